@@ -120,7 +120,7 @@ func TestBulkActionIsOneTask(t *testing.T) {
 	if err != nil || history.Jobs[0].Parent != task.ID {
 		t.Errorf("the VM's own history lacks it: %+v %v", history.Jobs, err)
 	}
-	s.wantRefused("who is not of the project", fleet.NotFound, "There is no such task.", func() error { _, err := s.GetTask(t.Context(), s.stranger, task.ID); return err })
+	s.wantRefused("a person outside the project", fleet.NotFound, "There is no such task.", func() error { _, err := s.GetTask(t.Context(), s.stranger, task.ID); return err })
 }
 
 func TestBulkTaskStateFollowsChildren(t *testing.T) {
@@ -152,7 +152,7 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 		_, err := s.ActVMs(t.Context(), s.viewer, fleet.ActStart, []fleet.VMID{fleet.NewID[fleet.VMID]()})
 		return err
 	})
-	s.wantRefused("nobody's", fleet.Forbidden, "Only a person", func() error {
+	s.wantRefused("an actor without an account", fleet.Forbidden, "Only a person", func() error {
 		_, err := s.ActVMs(t.Context(), fleet.SystemActor, fleet.ActStart, []fleet.VMID{fleet.NewID[fleet.VMID]()})
 		return err
 	})

@@ -32,8 +32,8 @@ func TestPlacementRespectsNamedCPUModel(t *testing.T) {
 			t.Errorf("%s is on %s: %v", c.model, v.HostName, err)
 		}
 	}
-	s.wantRefused("on a named host", fleet.Invalid, "h1 does not support the CPU model EPYC-Rome", func() error { _, err := made(chief, "x", s.h1, "EPYC-Rome"); return err })
-	s.wantRefused("one that none has", fleet.Invalid, "No host can take this VM. 2 hosts: no CPU model POWER9.", func() error { _, err := made(s.member, "x", "", "POWER9"); return err })
+	s.wantRefused("on a named host", fleet.Invalid, "h1 cannot give guests the CPU model EPYC-Rome", func() error { _, err := made(chief, "x", s.h1, "EPYC-Rome"); return err })
+	s.wantRefused("a model that no host has", fleet.Invalid, "No host can take this VM. 2 hosts: no CPU model POWER9.", func() error { _, err := made(s.member, "x", "", "POWER9"); return err })
 	v := s.vm("web", fleet.Stopped)
 	edit := func(model string) error {
 		_, _, err := s.UpdateVM(t.Context(), chief, v.ID, editedSpec(s.get(v.ID), func(s *fleet.VMSpec) { s.CPU.Model = model }))
@@ -85,7 +85,7 @@ func TestCPUBaselineResolvedOnceToCommonModel(t *testing.T) {
 		t.Errorf("by an edit %q: %v", s.get(v.ID).Spec.CPU.Model, err)
 	}
 	s.exec(`UPDATE hosts SET status = status #- '{inventory,cpuModels}'`)
-	s.wantRefused("of hosts that say nothing", fleet.Invalid, "No named CPU model is supported by all hosts", func() error {
+	s.wantRefused("hosts without CPU models", fleet.Invalid, "No named CPU model is supported by all hosts", func() error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "other", Spec: spec})
 		return err
 	})

@@ -91,7 +91,7 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 	update := func(a fleet.Actor, in identity.ProjectInput) func() error {
 		return func() error { _, err := s.UpdateProject(t.Context(), a, s.red, in); return err }
 	}
-	s.wantRefused("a network that is not open to the project", fleet.Invalid, "Grant it to the project first", update(chief, set))
+	s.wantRefused("a default network that is not granted to the project", fleet.Invalid, "Grant it to the project first", update(chief, set))
 	s.wantRefused("a pool that does not exist", fleet.Invalid, "no such pool", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: "none"}))
 	s.wantRefused("a member's", fleet.Forbidden, "", update(s.member, identity.ProjectInput{Name: "red"}))
 	luns := s.addPool("luns", `{"kind":"iscsi","server":"nas","target":"iqn.2026-01.example:x","shared":true}`, s.h1)

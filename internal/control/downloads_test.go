@@ -62,7 +62,7 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 	if m.count("volume_reads") != 0 {
 		t.Error("an ended download is still stored")
 	}
-	m.wantRefused("by nobody's session", fleet.Unauthorized, "Sign in", func() error { _, _, err := m.ReadVolume(t.Context(), chief, of); return err })
+	m.wantRefused("without a session", fleet.Unauthorized, "Sign in", func() error { _, _, err := m.ReadVolume(t.Context(), chief, of); return err })
 }
 
 // If the person stops waiting, the host's job is cancelled.

@@ -146,7 +146,7 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 	s.wantRefused("a missing object", fleet.NotFound, "no volume", func() error {
 		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "nothing"})
 	})
-	s.wantRefused("withdraw what is not published", fleet.NotFound, "not published", func() error {
+	s.wantRefused("withdraw an unpublished volume", fleet.NotFound, "not published", func() error {
 		return s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "nothing"})
 	})
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
@@ -250,7 +250,7 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "debian.qcow2"}); err != nil || s.stateMarks() != before {
 		t.Errorf("a volume published to all projects already: %v", err)
 	}
-	s.wantRefused("a project's own image", fleet.Conflict, "is a copy of the image", publish)
+	s.wantRefused("a copy of a project's own image", fleet.Conflict, "is a copy of the image", publish)
 	s.wantRefused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.stranger, id); return err })
 
 	// A replaced file is a different image. It cannot be published while disks use the file as a backing file.
@@ -258,7 +258,7 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	vm := s.vm("on-it", fleet.Stopped)
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'd.qcow2', 'sizeBytes', 0, 'overlay', true,
 		'image', jsonb_build_object('poolId', $2::text, 'volume', 'own.qcow2')))) WHERE id = $1`, vm.ID, s.local)
-	s.wantRefused("on which a disk stands", fleet.Conflict, "backed by own.qcow2", publish)
+	s.wantRefused("a file that backs a disk", fleet.Conflict, "backed by own.qcow2", publish)
 	s.exec(`DELETE FROM vms WHERE id = $1`, vm.ID)
 	if err := publish(); err != nil {
 		t.Error(err)

@@ -56,7 +56,7 @@ func TestOfflineHostWithDeletedVMsCanBeDeleted(t *testing.T) {
 		s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
 	}
 	setOffline()
-	s.wantRefused("VMs that nobody wants gone", fleet.Conflict, "web", remove)
+	s.wantRefused("a host with VMs that are not being deleted", fleet.Conflict, "web", remove)
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestUnusedConsoleTicketsAreLimited(t *testing.T) {
 	if _, err := open(s.member); err != nil {
 		t.Errorf("after one was used: %v", err)
 	}
-	s.wantRefused("again one more", fleet.TooMany, "have not opened", func() error { _, err := open(s.member); return err })
+	s.wantRefused("one ticket too many again", fleet.TooMany, "have not opened", func() error { _, err := open(s.member); return err })
 	s.exec(`UPDATE console_tickets SET expires_at = now() WHERE used_at IS NULL`)
 	if _, err := open(s.member); err != nil {
 		t.Errorf("after they expired: %v", err)

@@ -297,7 +297,7 @@ func TestSelectorChangeIsCheckedAndNeedsPermission(t *testing.T) {
 		_, err := s.LabelledHosts(t.Context(), s.member, fleet.SubjectPool(""), "rack")
 		return err
 	})
-	s.wantRefused("somebody who is not the system", fleet.Forbidden, "", func() error { return s.AssignLabelled(t.Context(), chief) })
+	s.wantRefused("an actor other than the system", fleet.Forbidden, "", func() error { return s.AssignLabelled(t.Context(), chief) })
 	s.setLabels(s.h1, rack4)
 	s.setLabels(s.h2, rack4)
 	preview, err := s.LabelledHosts(t.Context(), chief, fleet.SubjectPool(s.local), "rack=4")
@@ -314,7 +314,7 @@ func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 		hosts = append(hosts, s.host(fmt.Sprintf("n%d", i), 1024))
 	}
 	id := s.addPool("big", `{"kind":"nfs","path":"/mnt/big","server":"nas","export":"/big","shared":true}`, hosts...)
-	s.wantRefused("where nothing failed", fleet.Conflict, "failed on none of its hosts", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
+	s.wantRefused("without a failed host", fleet.Conflict, "failed on none of its hosts", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
 	says := func(state string, hosts ...fleet.HostID) {
 		s.exec(`UPDATE assignments SET status = jsonb_build_object('state', $3::text, 'error', 'mount.nfs') WHERE object_id = $1 AND host_id = ANY ($2)`, id, hosts, state)
 	}

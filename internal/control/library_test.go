@@ -89,7 +89,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	refused("of one's other project", both, s.blue)
 	in2 := control.CreateVM{ProjectID: s.blue, Name: "by-file", Spec: smallSpec}
 	in2.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "golden.qcow2"}}}
-	s.wantRefused("by its file in one's other project", fleet.Invalid, "published to the project", func() error { _, err := s.CreateVM(t.Context(), both, in2); return err })
+	s.wantRefused("by file name in the actor's other project", fleet.Invalid, "published to the project", func() error { _, err := s.CreateVM(t.Context(), both, in2); return err })
 	if made := s.image(chief, id).Versions[0].VMs; !slices.Equal(made, []string{"mine"}) {
 		t.Errorf("made from it: %v", made)
 	}
@@ -99,7 +99,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	if x := s.image(chief, id).Newest(); x.Offered || x.Copies[0].State != fleet.CopyChanged || !strings.Contains(x.Copies[0].Why, "written to") {
 		t.Errorf("written to since: %+v", x)
 	}
-	s.wantRefused("a VM from what changed", fleet.Invalid, "no host", func() error { _, err := s.createFromImage(s.member, s.red, "late", disk); return err })
+	s.wantRefused("a VM from a changed image", fleet.Invalid, "no host", func() error { _, err := s.createFromImage(s.member, s.red, "late", disk); return err })
 	s.updateVolume(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":"`+strings.Repeat("f", 64)+`","altered":false}`)
 	if x := s.image(chief, id).Newest(); x.Offered || x.SHA256 != digest || !strings.Contains(x.Copies[0].Why, "other bytes") {
 		t.Errorf("other bytes: %+v", x)
@@ -283,7 +283,7 @@ func TestCopyReusesEqualFileInPool(t *testing.T) {
 	if v := s.image(chief, id).Newest(); len(v.Copies) != 2 {
 		t.Errorf("%+v", v.Copies)
 	}
-	s.wantRefused("once more", fleet.Conflict, "already", func() error {
+	s.wantRefused("a second copy in the pool", fleet.Conflict, "already", func() error {
 		_, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.nfs})
 		return err
 	})

@@ -97,7 +97,7 @@ func TestBridgeNeedsGrant(t *testing.T) {
 	}
 	const closed = "br0 is not open to this project."
 	s.wantRefused("a bridge", fleet.Invalid, closed, create(s.member, s.red, "web", onBridge))
-	s.wantRefused("a libvirt network that hands on a bridge", fleet.Invalid, "lan is not open", create(s.member, s.red, "web", onLAN))
+	s.wantRefused("a libvirt network in bridge mode", fleet.Invalid, "lan is not open", create(s.member, s.red, "web", onLAN))
 	s.wantRefused("a bridge that does not exist", fleet.Invalid, "br7 is not open to this project.", create(s.member, s.red, "web", fleet.NIC{Bridge: "br7"}))
 	s.wantRefused("a member's grant", fleet.Forbidden, "do not have permission", func() error { return s.GrantNetwork(t.Context(), s.member, bridge, s.red) })
 	s.wantRefused("to no project", fleet.NotFound, "no such project", func() error { return s.GrantNetwork(t.Context(), chief, bridge, "nowhere") })

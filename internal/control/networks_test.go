@@ -120,7 +120,7 @@ func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 	s.define("lan", natSpec("10.5.0.1/24"))
 	s.wantRefused("define a name twice", fleet.Invalid, "A network named lan is defined already.", create("lan"))
 	s.exec(`DELETE FROM assignments WHERE network_id = $1`, id)
-	s.wantRefused("define a name that is remembered", fleet.Invalid, "was found on a host before", create("default"))
+	s.wantRefused("define the name of a vanished network", fleet.Invalid, "was found on a host before", create("default"))
 	s.wantRefused("define invalid values", fleet.Invalid, "outside the subnet", func() error {
 		spec := natSpec("10.6.0.1/24")
 		spec.IPv4.DHCP = &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: "10.7.0.1", End: "10.7.0.9"}}}
@@ -140,12 +140,12 @@ func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 			return err
 		}
 	}
-	s.wantRefused("a part of another", fleet.Invalid, "10.5.0.128/25 of network b overlaps 10.5.0.0/24 of network lan on h1", create("b", natSpec("10.5.0.129/25"), s.h1))
-	s.wantRefused("all of another", fleet.Invalid, "10.0.0.0/8 of network b overlaps 10.5.0.0/24 of network lan on h1", create("b", natSpec("10.0.0.1/8"), s.h1))
-	s.wantRefused("one that was found", fleet.Invalid, "192.168.0.0/16 of network b overlaps 192.168.122.0/24 of network default on h1", create("b", natSpec("192.168.0.1/16"), s.h1))
+	s.wantRefused("a subnet within another network's", fleet.Invalid, "10.5.0.128/25 of network b overlaps 10.5.0.0/24 of network lan on h1", create("b", natSpec("10.5.0.129/25"), s.h1))
+	s.wantRefused("a subnet around another network's", fleet.Invalid, "10.0.0.0/8 of network b overlaps 10.5.0.0/24 of network lan on h1", create("b", natSpec("10.0.0.1/8"), s.h1))
+	s.wantRefused("a discovered network's subnet", fleet.Invalid, "192.168.0.0/16 of network b overlaps 192.168.122.0/24 of network default on h1", create("b", natSpec("192.168.0.1/16"), s.h1))
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ('br', 'br0', 'bridge')`)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', 'br', $1, '{"active":true,"subnets":["172.16.0.0/16"]}')`, s.h2)
-	s.wantRefused("a bridge's", fleet.Invalid, "172.16.5.0/24 of network b overlaps 172.16.0.0/16 of bridge br0 on h2", create("b", natSpec("172.16.5.1/24"), s.h2))
+	s.wantRefused("a bridge's subnet", fleet.Invalid, "172.16.5.0/24 of network b overlaps 172.16.0.0/16 of bridge br0 on h2", create("b", natSpec("172.16.5.1/24"), s.h2))
 	named := fleet.NetworkSpec{Mode: fleet.NetworkIsolated, Bridge: "virbr0"}
 	s.wantRefused("a bridge device", fleet.Invalid, "The network default has the bridge device virbr0 on h1 already.", create("b", named, s.h1))
 	six := fleet.NetworkSpec{Mode: fleet.NetworkRouted, IPv6: &fleet.Subnet{Gateway: "fd00:5::1/64"}}
@@ -329,7 +329,7 @@ func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"foreign":true}`)
 	// A status without an assignment does not count.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, v.ID, s.h2)
-	s.wantRefused("where others of its name are", fleet.Invalid, "no active network", func() error { return create() })
+	s.wantRefused("where only a different network of the same name is active", fleet.Invalid, "no active network", func() error { return create() })
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true}`)
 	if err := create(); err != nil {
 		t.Error(err)
@@ -339,7 +339,7 @@ func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 		return err
 	}
 	s.setNetworkStatus(v.ID, s.h2, `{"active":true,"foreign":true}`)
-	s.wantRefused("assign it beside another of its name", fleet.Invalid, "h2 has a network named lan already, which was not made by Quantix.", assign)
+	s.wantRefused("assign beside a different network of the same name", fleet.Invalid, "h2 has a network named lan already, which was not made by Quantix.", assign)
 	s.setNetworkStatus(v.ID, s.h2, `{"active":true}`) // a status of a former assignment
 	if err := assign(); err != nil {
 		t.Error(err)

@@ -109,7 +109,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	// Functions used by other software count when the host reports them. Members do not see VMs of other projects in
 	// the error.
 	s.setNetworkStatus(fast.ID, s.h2, `{"active":true,"nics":{"total":2,"used":2}}`)
-	s.wantRefused("taken by others", fleet.Invalid, "2 of 2 are used by anywhere and machines that Quantix did not create", func() error { _, err := create("late", s.h2, fast); return err })
+	s.wantRefused("functions used by other software", fleet.Invalid, "2 of 2 are used by anywhere and machines that Quantix did not create", func() error { _, err := create("late", s.h2, fast); return err })
 	s.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, fast.ID, s.red)
 	_, err = s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "mine", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{NetworkID: fast.ID}}}})
 	if err == nil || !strings.Contains(err.Error(), "no free virtual function in network fast") || strings.Contains(err.Error(), "first") || strings.Contains(err.Error(), "eth4") {

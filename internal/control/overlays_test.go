@@ -88,8 +88,8 @@ func TestSecondNetworkOnDeviceRefused(t *testing.T) {
 	}
 	s.define("wire", on("eth1", 0), s.h1)
 	s.define("over", overlaySpec(100), s.h1)
-	s.wantRefused("a second bridge on it", fleet.Invalid, "The network wire has the device eth1 on h1 already", create("b", on("eth1", 0), s.h1))
-	s.wantRefused("macvtap on it", fleet.Invalid, "The network wire has the device eth1 on h1 already", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1"}, s.h1))
+	s.wantRefused("a second bridge on the device", fleet.Invalid, "The network wire has the device eth1 on h1 already", create("b", on("eth1", 0), s.h1))
+	s.wantRefused("macvtap on the bridge's device", fleet.Invalid, "The network wire has the device eth1 on h1 already", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1"}, s.h1))
 	s.wantRefused("the same VNI", fleet.Invalid, "The network over has the VNI 100 on h1 already", create("b", overlaySpec(100), s.h1))
 	alone := fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth5", Direct: fleet.DirectPassthrough}
 	s.define("alone", alone, s.h1)
@@ -121,10 +121,10 @@ func TestNetworkInUnderlaySubnetRefused(t *testing.T) {
 	s.define("over", overlaySpec(100), s.h1)
 	s.wantRefused("guests in the underlay", fleet.Invalid, "10.50.0.0/25 of network nat overlaps 10.50.0.0/24, in which the hosts of the overlay over on h1 reach one another", create("nat", natSpec("10.50.0.1/25"), s.h1))
 	s.define("nat", natSpec("10.50.0.1/25"), s.h2)
-	s.wantRefused("an underlay of guests", fleet.Invalid, "10.50.0.0/24, in which the hosts are to reach one another, overlaps 10.50.0.0/25 of network nat on h2, where guests are", create("late", overlaySpec(101), s.h2))
+	s.wantRefused("an underlay within a guest network", fleet.Invalid, "10.50.0.0/24, in which the hosts are to reach one another, overlaps 10.50.0.0/25 of network nat on h2, where guests are", create("late", overlaySpec(101), s.h2))
 	found := fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 102, Underlay: "192.168.0.0/16"}
 	s.exec(`UPDATE assignments SET status = status || '{"subnets":["192.168.122.0/24"]}' WHERE host_id = $1 AND network_id = (SELECT id FROM networks WHERE name = 'default')`, s.h1)
-	s.wantRefused("an underlay of guests that were found", fleet.Invalid, "overlaps 192.168.122.0/24 of network default on h1", create("late", found, s.h1))
+	s.wantRefused("an underlay within a discovered network", fleet.Invalid, "overlaps 192.168.122.0/24 of network default on h1", create("late", found, s.h1))
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'br9', 'bridge')`, fleet.NewID[fleet.NetworkID]())
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', id, $1, '{"active":true,"bridge":"br9","subnets":["10.50.0.0/24"]}' FROM networks WHERE name = 'br9'`, s.h1)
 	s.define("over-2", overlaySpec(103), s.h1) // the host's own bridge may be the underlay of an overlay network

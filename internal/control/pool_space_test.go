@@ -81,7 +81,7 @@ func TestImageDisksCountBeforeCreation(t *testing.T) {
 	if err := create("first"); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("a second one", fleet.Invalid, "no room for 20 MiB in pool local", func() error { return create("second") })
+	s.wantRefused("a second request", fleet.Invalid, "no room for 20 MiB in pool local", func() error { return create("second") })
 }
 
 func TestFullPoolNeedsAttention(t *testing.T) {

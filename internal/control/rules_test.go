@@ -40,11 +40,11 @@ func TestPlacementFollowsRules(t *testing.T) {
 		t.Fatalf("the second is on %s: %v", s.get(two.ID).HostName, err)
 	}
 	before := s.count("vms")
-	s.wantRefused("a third", fleet.Invalid, "h1: h1 has web-1, and the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(chief, "web-3", "", apart); return err })
-	s.wantRefused("a third on a named host", fleet.Invalid, "2 fields", func() error { _, err := s.createWithRules(chief, "web-3", s.h2, apart); return err })
-	s.wantRefused("a third that says nothing", fleet.Invalid, "which must be apart from this VM", func() error { _, err := s.createWithRules(chief, "web-3", ""); return err })
+	s.wantRefused("a third VM", fleet.Invalid, "h1: h1 has web-1, and the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(chief, "web-3", "", apart); return err })
+	s.wantRefused("a third VM on a named host", fleet.Invalid, "2 fields", func() error { _, err := s.createWithRules(chief, "web-3", s.h2, apart); return err })
+	s.wantRefused("a third VM without rules", fleet.Invalid, "which must be apart from this VM", func() error { _, err := s.createWithRules(chief, "web-3", ""); return err })
 	s.wantRefused("of a member", fleet.Invalid, "2 hosts: the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(s.member, "web-3", "", apart); return err })
-	s.wantRefused("with one that does not exist", fleet.Invalid, "there is no such VM in the project", func() error {
+	s.wantRefused("a rule with an unknown VM", fleet.Invalid, "there is none in its project", func() error {
 		_, err := s.createWithRules(chief, "web-3", "", fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"})
 		return err
 	})
@@ -217,7 +217,7 @@ func TestMigrationPolicyLimitsMigrations(t *testing.T) {
 		return err
 	}
 	set(fleet.VMMigration{Stays: true})
-	s.wantRefused("what is to stay", fleet.Conflict, "The VM's configuration forbids migration.", go1)
+	s.wantRefused("a VM that must stay on its host", fleet.Conflict, "to stay on its host", go1)
 	set(fleet.VMMigration{LimitMiB: 3})
 	if err := go1(); err != nil {
 		t.Fatal(err)

@@ -315,7 +315,7 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 	}
 	spec := smallSpec
 	spec.NICs = []fleet.NIC{{Network: "default", AntiSpoofing: &no}}
-	s.wantRefused("a tenant without a guard", fleet.Invalid, "Only those who run hosts", func() error {
+	s.wantRefused("a tenant's NIC without anti-spoofing", fleet.Invalid, "Only those who run hosts", func() error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "d", Spec: spec})
 		return err
 	})

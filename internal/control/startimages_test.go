@@ -63,7 +63,7 @@ func TestCatalogRestoreResetsShippedEntries(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	s.wantRefused("its name again", fleet.Conflict, "already", func() error { _, err := s.AddStartImage(t.Context(), chief, own); return err })
-	s.wantRefused("an address that is none", fleet.Invalid, "Plain http needs a checksum, because the file could", func() error {
+	s.wantRefused("an invalid address", fleet.Invalid, "only with", func() error {
 		return s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{URL: new("http://example.org/a.qcow2"), ChecksumURL: new("")})
 	})
 	s.wantRefused("another's name", fleet.Conflict, "already", func() error {
@@ -80,11 +80,11 @@ func TestCatalogRestoreResetsShippedEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.audited("startimage.delete")
-	s.wantRefused("what is gone", fleet.NotFound, "no such entry", func() error { return s.RemoveStartImage(t.Context(), chief, fedora.ID) })
+	s.wantRefused("a removed entry", fleet.NotFound, "no such entry", func() error { return s.RemoveStartImage(t.Context(), chief, fedora.ID) })
 	if err := s.EditStartImage(t.Context(), chief, id, control.EditStartImage{Name: new("Fedora 44")}); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("restore beside one of its name", fleet.Conflict, "Rename or remove", func() error { _, err := s.RestoreStartImages(t.Context(), chief); return err })
+	s.wantRefused("restore while an entry has the name", fleet.Conflict, "Rename or remove", func() error { _, err := s.RestoreStartImages(t.Context(), chief); return err })
 	if err := s.EditStartImage(t.Context(), chief, id, control.EditStartImage{Name: new("Ours")}); err != nil {
 		t.Fatal(err)
 	}
@@ -161,12 +161,12 @@ func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 	if err := s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{Checksum: new(digest), ChecksumURL: new("")}); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("bytes that it has", fleet.Conflict, "the same content already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
+	s.wantRefused("content that the image has", fleet.Conflict, "the same content already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
 	if err := s.RemoveStartImage(t.Context(), chief, debian.ID); err != nil {
 		t.Fatal(err)
 	}
 	if image = s.image(chief, id); image.Newest().StartID != "" {
 		t.Errorf("the image changed after the removal of its entry: %+v", image.Newest())
 	}
-	s.wantRefused("a pull of what is gone", fleet.NotFound, "no such entry", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
+	s.wantRefused("a pull of a removed entry", fleet.NotFound, "no such entry", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
 }

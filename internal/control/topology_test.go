@@ -75,7 +75,7 @@ func TestTenantTopologyHidesHosts(t *testing.T) {
 		t.Errorf("a member is shown %+v", n)
 	}
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"forward":"bridge"}`)
-	s.wantRefused("a network that leads out", fleet.NotFound, "", func() error { _, err := s.NetworkTopology(t.Context(), s.member, lan.ID); return err })
+	s.wantRefused("a bridged network", fleet.NotFound, "", func() error { _, err := s.NetworkTopology(t.Context(), s.member, lan.ID); return err })
 }
 
 // A topology has a limited number of VMs, among them those that need attention.

@@ -98,7 +98,7 @@ func TestImageSentBetweenHosts(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	s.wantRefused("a stranger at the pair", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), stranger, at.Pair); return err })
+	s.wantRefused("another host at the relay", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), stranger, at.Pair); return err })
 	s.exec(`UPDATE transfers SET paired_at = now() - interval '31 seconds'`)
 	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), s.agents[s.h1], at.Pair); return err })
 	if new := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: next, Relay: true}); new.Pair == at.Pair || new.Paired != next {

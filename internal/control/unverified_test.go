@@ -73,7 +73,7 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	if x := newest(); x.Offered {
 		t.Errorf("other bytes are offered: %+v", x)
 	}
-	s.wantRefused("one more of it", fleet.Invalid, "", func() error { _, err := s.createFromImage(s.member, s.red, "fourth", disk); return err })
+	s.wantRefused("another VM from the changed image", fleet.Invalid, "", func() error { _, err := s.createFromImage(s.member, s.red, "fourth", disk); return err })
 }
 
 // runningJob returns the first host's job of the kind.

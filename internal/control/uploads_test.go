@@ -49,14 +49,14 @@ func TestCreateUploadResumesSameFile(t *testing.T) {
 	}
 	s.wantRefused("the same name of another file", fleet.Invalid, "is being made", order(control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, HostID: s.h1}))
 	other := s.sender("other", fleet.RoleOperator)
-	s.wantRefused("the same of another person", fleet.Invalid, "is being made", func() error {
+	s.wantRefused("the same file of another person", fleet.Invalid, "is being made", func() error {
 		_, err := s.CreateUpload(t.Context(), other, s.nfs, control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, File: "image.raw/1048576/7", HostID: s.h1})
 		return err
 	})
 	for i := range 7 {
 		s.upload(uploading, fmt.Sprintf("more-%d.raw", i))
 	}
-	s.wantRefused("a ninth", fleet.TooMany, "Finish or cancel some", order(control.NewUpload{Name: "ninth.raw", SizeBytes: 1, HostID: s.h1}))
+	s.wantRefused("a ninth upload", fleet.TooMany, "Finish or cancel some", order(control.NewUpload{Name: "ninth.raw", SizeBytes: 1, HostID: s.h1}))
 	s.upload(other, "of-another.raw")
 }
 
@@ -95,7 +95,7 @@ func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 
 	// A host can finish only its own jobs.
 	claim := s.claimUntil(h1, fleet.VolumeUpload)
-	s.wantRefused("another host's end of it", fleet.NotFound, "no such job", func() error {
+	s.wantRefused("another host's result", fleet.NotFound, "no such job", func() error {
 		_, _, err := s.Finish(t.Context(), h2, claim.ID, wire.Finish{Epoch: claim.Epoch, Outcome: wire.Done})
 		return err
 	})
@@ -149,11 +149,11 @@ func TestAbandonedUploadsAreCancelled(t *testing.T) {
 	if n := s.count("jobs WHERE kind = 'volume.delete' AND subject LIKE '%.raw.partial'"); n != 2 {
 		t.Errorf("%d jobs delete partial files, want one per begun upload", n)
 	}
-	s.wantRefused("the name, while that lasts", fleet.Conflict, "still removing", func() error {
+	s.wantRefused("the name while the removal runs", fleet.Conflict, "still removing", func() error {
 		_, err := s.CreateUpload(t.Context(), uploading, s.nfs, control.NewUpload{Name: "stale.raw", SizeBytes: 1, HostID: s.h1})
 		return err
 	})
-	s.wantRefused("to continue it", fleet.Invalid, "Nobody continued the upload", func() error { _, err := s.ContinueUpload(t.Context(), uploading, stale.ID); return err })
+	s.wantRefused("continue an ended upload", fleet.Invalid, "Nobody continued the upload", func() error { _, err := s.ContinueUpload(t.Context(), uploading, stale.ID); return err })
 }
 
 // The pending connection job of an ended upload must not block the volume: a VM may use the volume at once.
@@ -166,7 +166,7 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := s.unusedVolume("sent.raw")
-	s.wantRefused("a VM of what is being sent", fleet.Conflict, "in use: upload", s.cloneRequest(chief, s.nfs, "sent.raw"))
+	s.wantRefused("a VM of a volume that is being uploaded", fleet.Conflict, "in use: upload", s.cloneRequest(chief, s.nfs, "sent.raw"))
 	if work := s.volumeOn(sent).Use().Work; work != fleet.VolumeUpload.Is().Verb {
 		t.Errorf("at work: %q", work)
 	}
@@ -219,7 +219,7 @@ func TestPartialUploadKeptByOtherHostsOfSharedPool(t *testing.T) {
 		s.addVolume(s.nfs, h, `{"name":"image.raw.partial","path":"/mnt/nfs/image.raw.partial","format":"raw","unfinished":true}`)
 	}
 	half := control.Volume{PoolID: s.nfs, Volume: "image.raw.partial"}
-	s.wantRefused("remove it under its sender", fleet.Conflict, "has not ended: upload volume", func() error {
+	s.wantRefused("delete the partial file of a paused upload", fleet.Conflict, "has not ended: upload volume", func() error {
 		_, err := s.DeleteVolume(t.Context(), chief, half, half.Volume)
 		return err
 	})

@@ -201,7 +201,7 @@ func TestVMFieldNeedsHostSupport(t *testing.T) {
 	}
 	s.wantRefused("an older agent", fleet.Invalid, "2 fields", try)
 	inventory(`["security.tpm"]`, `[]`)
-	s.wantRefused("an agent that knows one of them", fleet.Invalid, "too old for this: boot menu", try)
+	s.wantRefused("an agent that supports one of two fields", fleet.Invalid, "too old for this: boot menu", try)
 	inventory(`["security.tpm","boot.menu"]`, `[{"field":"security.tpm","why":"swtpm is missing."}]`)
 	s.wantRefused("a host without swtpm", fleet.Invalid, "TPM. swtpm is missing.", try)
 	inventory(`["security.tpm","boot.menu"]`, `[]`)

@@ -128,8 +128,8 @@ func TestCreateVMFromSnapshotCopiesSnapshotState(t *testing.T) {
 			return err
 		}
 	}
-	s.wantRefused("of no VM", fleet.Invalid, "Name a template, a VM or an appliance", ask(s.member, control.From{SnapshotID: base}))
-	s.wantRefused("of none", fleet.NotFound, "no such snapshot", ask(s.member, control.From{VMID: vm.ID, SnapshotID: fleet.NewID[fleet.SnapshotID]()}))
+	s.wantRefused("a snapshot without its VM", fleet.Invalid, "Name a template, a VM or an appliance", ask(s.member, control.From{SnapshotID: base}))
+	s.wantRefused("an unknown snapshot", fleet.NotFound, "no such snapshot", ask(s.member, control.From{VMID: vm.ID, SnapshotID: fleet.NewID[fleet.SnapshotID]()}))
 	s.wantRefused("by a stranger", fleet.NotFound, "", ask(s.stranger, control.From{VMID: vm.ID, SnapshotID: base}))
 	for _, from := range []fleet.PoolID{"", s.nfs} { // h2 has the shared pool too, but not the VM's disks
 		p, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "then", From: &control.From{VMID: vm.ID, SnapshotID: base, PoolID: from}})
@@ -169,5 +169,5 @@ func TestCreateVMFromSnapshotCopiesSnapshotState(t *testing.T) {
 	if _, err := s.DeleteSnapshot(t.Context(), chief, vm.ID, base, false); err != nil {
 		t.Errorf("after the copy: %v", err)
 	}
-	s.wantRefused("from what is being deleted", fleet.Conflict, "under way", ask(s.member, control.From{VMID: vm.ID, SnapshotID: tip}))
+	s.wantRefused("a VM from a snapshot that is being deleted", fleet.Conflict, "under way", ask(s.member, control.From{VMID: vm.ID, SnapshotID: tip}))
 }

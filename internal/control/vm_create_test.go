@@ -110,8 +110,8 @@ func TestRefusalsHideHostsFromMembers(t *testing.T) {
 	s.wantRefused("a member's choice", fleet.Invalid, "No host can take this VM. 1 host: not enough memory; 1 host: pool nfs is failed.", create(s.member))
 	s.wantRefused("an administrator's", fleet.Invalid, "No host can take this VM. h1: h1 has 0 MiB of memory in all; h2: Pool nfs is failed on h2: mount.nfs: nas timed out.", create(chief))
 	in.HostID = s.h2
-	s.wantRefused("a host that a member named", fleet.Invalid, "Pool nfs is failed.", create(s.member))
-	s.wantRefused("and that an administrator did", fleet.Invalid, "Pool nfs is failed on h2: mount.nfs: nas timed out", create(chief))
+	s.wantRefused("a host named by a member", fleet.Invalid, "Pool nfs is failed.", create(s.member))
+	s.wantRefused("a host named by an administrator", fleet.Invalid, "Pool nfs is failed on h2: mount.nfs: nas timed out", create(chief))
 
 	edit := editedSpec(v, func(s *fleet.VMSpec) { s.MemoryMiB += 64 })
 	s.wantRefused("a member's edit", fleet.Invalid, "Not enough memory.", func() error { _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edit); return err })

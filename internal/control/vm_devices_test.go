@@ -240,7 +240,7 @@ func TestHostDeviceIsExclusive(t *testing.T) {
 		}
 	}
 	s.exec(`UPDATE vms SET host_id = $2 WHERE id = $1`, other.ID, s.h1)
-	s.wantRefused("likewise by an edit", fleet.Invalid, "is already assigned to the VM gpu", taking("pci/0000:41:00.0"))
+	s.wantRefused("an edit with another VM's device", fleet.Invalid, "is given to the VM gpu already", taking("pci/0000:41:00.0"))
 	if err := taking("usb/046d:c52b")(); err != nil {
 		t.Errorf("one that is free: %v", err)
 	}
@@ -293,13 +293,13 @@ func TestDriveMediumKeepsItsPoolAssigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	chief := s.addUser("ada", fleet.RoleAdmin)
-	s.wantRefused("to give up the pool", fleet.Conflict, "win", func() error {
+	s.wantRefused("release the pool of a medium", fleet.Conflict, "win", func() error {
 		_, err := s.Release(t.Context(), chief, fleet.Subject("pool:"+string(s.local)), s.h1)
 		return err
 	})
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"devices.watchdog","value":"itco","why":"It takes libvirt 9.1."}]')`)
 	order.Name, order.Spec.Devices.Watchdog = "guarded", "itco"
-	s.wantRefused("a watchdog that it cannot have", fleet.Invalid, "It takes libvirt 9.1", func() error { _, err := s.CreateVM(t.Context(), chief, order); return err })
+	s.wantRefused("an unsupported watchdog", fleet.Invalid, "It takes libvirt 9.1", func() error { _, err := s.CreateVM(t.Context(), chief, order); return err })
 	order.Spec.Devices.Watchdog = "i6300esb"
 	if _, err := s.CreateVM(t.Context(), s.member, order); err != nil {
 		t.Errorf("with the other watchdog: %v", err)
@@ -321,8 +321,8 @@ func TestDiskValueNeedsHostSupport(t *testing.T) {
 	}
 	nvme := func(v *fleet.VMSpec) { v.Disks[0].Bus, v.Disks[0].Serial = "nvme", "N1" }
 	old := func(v *fleet.VMSpec) { v.Boot.Machine, v.Disks[0].Bus = fleet.MachinePC, "ide" }
-	s.wantRefused("NVMe where libvirt has none", fleet.Invalid, "does not support this bus: nvme. It takes libvirt 11.5.", func() error { return make(chief, "fast", s.h1, nvme) })
-	s.wantRefused("a machine that QEMU has not", fleet.Invalid, "does not support this machine: pc. QEMU has no such machine here.", func() error { return make(chief, "old", s.h1, old) })
+	s.wantRefused("NVMe where libvirt has none", fleet.Invalid, "cannot give a VM this bus: nvme. It takes libvirt 11.5.", func() error { return make(chief, "fast", s.h1, nvme) })
+	s.wantRefused("a machine type that QEMU lacks", fleet.Invalid, "cannot give a VM this machine: pc. QEMU has no such machine here.", func() error { return make(chief, "old", s.h1, old) })
 	if err := make(chief, "usual", s.h1, func(*fleet.VMSpec) {}); err != nil {
 		t.Errorf("another bus: %v", err)
 	}

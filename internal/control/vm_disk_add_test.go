@@ -96,7 +96,7 @@ func TestRawDiskFileNamesEndInRaw(t *testing.T) {
 		return err
 	})
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,format}', '"raw"') WHERE id = $1`, v.ID)
-	s.wantRefused("in its place by another name", fleet.Invalid, "ends in .raw", func() error {
+	s.wantRefused("a replacement with another suffix", fleet.Invalid, "ending in .raw", func() error {
 		_, _, err := s.ReplaceDisk(t.Context(), s.member, v.ID, missing, control.NewDisk{Volume: "x.qcow2", SizeBytes: 1 << 30})
 		return err
 	})
@@ -159,7 +159,7 @@ func TestInvalidNewDisksRefused(t *testing.T) {
 		s.wantRefused(name, c.code, c.says, func() error { _, _, err := s.UpdateVM(t.Context(), c.actor, v.ID, c.in); return withFieldErrors(err) })
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	s.wantRefused("a offline host", fleet.Invalid, "", func() error {
+	s.wantRefused("an offline host", fleet.Invalid, "", func() error {
 		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}))
 		return err
 	})
@@ -178,7 +178,7 @@ func TestRemovalRefusedForDiskInSnapshot(t *testing.T) {
 			return err
 		}
 	}
-	s.wantRefused("one that the host has", fleet.Conflict, "stays: ", without(1))
+	s.wantRefused("a disk that the host has created", fleet.Conflict, "stays: ", without(1))
 	if err := without(0)(); err != nil {
 		t.Errorf("a disk that the host has not created: %v", err)
 	}

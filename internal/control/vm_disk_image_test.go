@@ -31,8 +31,8 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
 	s.wantRefused("of another project's VM", fleet.NotFound, "no such", ask(s.stranger, disk, "Web"))
 	s.wantRefused("a viewer", fleet.Forbidden, "do not have permission", ask(s.viewer, disk, "Web"))
-	s.wantRefused("a disk that it has not", fleet.Conflict, "no disk", ask(s.member, fleet.Volref{PoolID: s.nfs, Volume: "other.qcow2"}, "Web"))
-	s.wantRefused("without a name", fleet.Invalid, "The name of the image must be one line", ask(s.member, disk, ""))
+	s.wantRefused("an unknown disk", fleet.Conflict, "no disk", ask(s.member, fleet.Volref{PoolID: s.nfs, Volume: "other.qcow2"}, "Web"))
+	s.wantRefused("without a name", fleet.Invalid, "Name the image", ask(s.member, disk, ""))
 	id, task, err := s.ImageOfDisk(t.Context(), s.member, vm.ID, disk, control.DiskImage{Name: "Web", OS: fleet.OSFacts{Family: "linux"}})
 	if err != nil || task.HostName != "" || task.ProjectID != s.red {
 		t.Fatalf("%+v %v", task, err)
@@ -64,14 +64,14 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	remove := func(a fleet.Actor) func() error {
 		return func() error { _, err := s.DeleteImage(t.Context(), a, id, "Web", false); return err }
 	}
-	s.wantRefused("delete what a disk is backed by", fleet.Conflict, "disks are backed by it", remove(s.member))
+	s.wantRefused("delete an image that backs a disk", fleet.Conflict, "disks are backed by it", remove(s.member))
 	if err := remove(s.member)(); strings.Contains(err.Error(), "made") {
 		t.Errorf("a member gets whose disks: %v", err)
 	}
 	s.wantRefused("delete it, a viewer", fleet.Forbidden, "do not have permission", remove(s.viewer))
 	both := s.viewer
 	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: fleet.RoleViewer, s.blue: fleet.RoleMember}
-	s.wantRefused("delete it, who changes another project's VMs", fleet.Forbidden, "do not have permission", remove(both))
+	s.wantRefused("delete by a member of another project", fleet.Forbidden, "do not have permission", remove(both))
 	s.wantRefused("delete another project's", fleet.NotFound, "no such image", remove(s.stranger))
 	s.exec(`DELETE FROM vms WHERE id = $1`, made.ID)
 	if tasks, err := s.DeleteImage(t.Context(), s.member, id, "Web", false); err != nil || len(tasks) != 1 {
@@ -92,5 +92,5 @@ func TestImageDeleteKeepsReplacedFile(t *testing.T) {
 	if err != nil || len(tasks) != 0 || s.count("jobs WHERE kind = 'volume.delete'") != 0 {
 		t.Errorf("%v %v", tasks, err)
 	}
-	s.wantRefused("what is deleted", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), chief, id); return err })
+	s.wantRefused("a deleted image", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), chief, id); return err })
 }

@@ -95,7 +95,7 @@ func TestDetachMissingDiskAllowsStart(t *testing.T) {
 	}{"a viewer": {s.viewer, fleet.Forbidden}, "a stranger": {s.stranger, fleet.NotFound}} {
 		s.wantRefused(name, who.code, "", func() error { _, _, err := s.DetachDisk(t.Context(), who.Actor, v.ID, disk); return err })
 	}
-	s.wantRefused("a disk that is there", fleet.Conflict, "is not missing", func() error {
+	s.wantRefused("a disk that is not missing", fleet.Conflict, "is not missing", func() error {
 		_, _, err := s.DetachDisk(t.Context(), chief, v.ID, v.Spec.Disks[1].Ref())
 		return err
 	})
@@ -139,7 +139,7 @@ func TestReplaceMissingDiskUsesNewName(t *testing.T) {
 	s.wantRefused("a viewer", fleet.Forbidden, "", func() error { return replace(s.viewer, control.NewDisk{Volume: name}) })
 	s.wantRefused("a stranger", fleet.NotFound, "", func() error { return replace(s.stranger, control.NewDisk{Volume: name}) })
 	s.exec(`UPDATE assignments SET status = status || '{"state":"inactive"}' WHERE noun = 'pool'`)
-	s.wantRefused("the pool is not there", fleet.Invalid, "Pool nfs is inactive on h1", func() error { return replace(chief, control.NewDisk{Volume: name}) })
+	s.wantRefused("an inactive pool", fleet.Invalid, "Pool nfs is inactive on h1", func() error { return replace(chief, control.NewDisk{Volume: name}) })
 	s.exec(`UPDATE assignments SET status = status || '{"state":"active"}' WHERE noun = 'pool'`)
 	now, task, err := s.ReplaceDisk(t.Context(), s.member, v.ID, disk, control.NewDisk{Volume: name, SizeBytes: 2 << 30})
 	if err != nil || task == "" || now.Spec.Disks[0] != (fleet.Disk{PoolID: s.nfs, Volume: name, SizeBytes: 2 << 30}) || now.Spec.Disks[1].Image == nil {

@@ -50,12 +50,12 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 		s.wantRefused(name, fleet.Invalid, c.says, s.ask(chief, v.ID, c.in))
 	}
 	ls := runs("ls", 0)
-	s.wantRefused("where no policy allows it", fleet.Conflict, "does not allow programs", s.ask(chief, shut.ID, ls))
-	s.wantRefused("who only sees the VM", fleet.Forbidden, "", s.ask(s.viewer, v.ID, ls))
+	s.wantRefused("where no policy allows it", fleet.Conflict, "policy allows no programs", s.ask(chief, shut.ID, ls))
+	s.wantRefused("a viewer of the VM", fleet.Forbidden, "", s.ask(s.viewer, v.ID, ls))
 	s.wantRefused("of another project", fleet.NotFound, "", s.ask(s.stranger, v.ID, ls))
 	s.wantRefused("in a VM that is off", fleet.Conflict, "not running", s.ask(chief, s.vm("off", fleet.Stopped).ID, ls))
 	s.exec(`UPDATE vms SET status = status - 'policy' WHERE id = $1`, v.ID)
-	s.wantRefused("before its host knows", fleet.Conflict, "The host has not yet applied the policy that", s.ask(chief, v.ID, ls))
+	s.wantRefused("before the host has applied the policy", fleet.Conflict, "does not know yet", s.ask(chief, v.ID, ls))
 	if n := s.count("guest_runs") + s.count("guest_secrets"); n != 0 {
 		t.Errorf("refused requests left %d rows", n)
 	}
@@ -96,7 +96,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("a second one", fleet.Conflict, "Another program", s.ask(chief, v.ID, order))
+	s.wantRefused("a second request", fleet.Conflict, "Another program", s.ask(chief, v.ID, order))
 	if at := s.tablesContaining(secret); at != "" {
 		t.Errorf("an argument is in %s", at)
 	}
@@ -131,7 +131,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	if err != nil || run.Output == nil || run.Output.ExitCode != 1 || run.Output.Stdout != "a\n\ufffdb\ufffd" || len(run.Output.Stderr) != fleet.MaxGuestOutput {
 		t.Errorf("the stored result is %+v, %v", run.Output, err)
 	}
-	s.wantRefused("who only sees the VM", fleet.Forbidden, "", func() error { _, err := s.GuestRun(ctx, s.viewer, task.ID); return err })
+	s.wantRefused("a viewer of the VM", fleet.Forbidden, "", func() error { _, err := s.GuestRun(ctx, s.viewer, task.ID); return err })
 	s.wantRefused("of another project", fleet.NotFound, "", func() error { _, err := s.GuestRun(ctx, s.stranger, task.ID); return err })
 	if now := s.get(v.ID); now.Attention || now.Status.Error != "" {
 		t.Errorf("the VM whose program failed is %s, %+v", now.Phase, now.Status)
@@ -147,12 +147,12 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.wantRefused("one that is too old", fleet.NotFound, "no longer stored", func() error { _, err := s.GuestRun(ctx, chief, task.ID); return err })
+	s.wantRefused("a run that is too old", fleet.NotFound, "no longer stored", func() error { _, err := s.GuestRun(ctx, chief, task.ID); return err })
 	if n, k := s.count("guest_runs"), s.count("guest_secrets"); n != fleet.MaxGuestRuns || k != 0 {
 		t.Errorf("%d runs and %d secrets are kept", n, k)
 	}
 	if other, err := s.ActGuest(ctx, s.member, v.ID, control.GuestOrder{Action: fleet.ActTrim}); err == nil {
-		s.wantRefused("a task that runs nothing", fleet.NotFound, "runs no program", func() error { _, err := s.GuestRun(ctx, chief, other.ID); return err })
+		s.wantRefused("a task without a program", fleet.NotFound, "runs no program", func() error { _, err := s.GuestRun(ctx, chief, other.ID); return err })
 	} else {
 		t.Error(err)
 	}
@@ -174,7 +174,7 @@ func TestRestartNamesTheRunToEnd(t *testing.T) {
 		return func() error { _, err := s.ActVM(t.Context(), s.member, id, fleet.ActRestart); return err }
 	}
 	s.exec(`UPDATE vms SET status = status - 'startedAt' WHERE id = $1`, a.ID)
-	s.wantRefused("of a VM whose run nobody knows", fleet.Conflict, "The host does not report since when the VM", act(a.ID))
+	s.wantRefused("a VM without a reported start time", fleet.Conflict, "since when it runs", act(a.ID))
 	s.wantRefused("of a VM that is off", fleet.Conflict, "Only a running VM", act(off.ID))
 	s.setStartedAt(a.ID, at)
 	s.setStartedAt(b.ID, at)

@@ -74,7 +74,7 @@ func TestEditKeepsDiskGrownOnHost(t *testing.T) {
 	s := newProjectFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{disks,0,sizeBytes}', '4294967296') WHERE id = $1`, v.ID)
-	s.wantRefused("below what the host has", fleet.Invalid, "4 GiB already", s.grow(chief, v, disk, control.GrowDisk{SizeBytes: 2 << 30}))
+	s.wantRefused("below the host's size", fleet.Invalid, "4 GiB already", s.grow(chief, v, disk, control.GrowDisk{SizeBytes: 2 << 30}))
 	if _, _, err := s.GrowDisk(t.Context(), chief, v.ID, disk, control.GrowDisk{SizeBytes: 4 << 30}); err != nil {
 		t.Errorf("the host's own size is refused: %v", err)
 	}
@@ -94,7 +94,7 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	undo := set("{availableBytes}", "1000")
 	s.wantRefused("without room", fleet.Invalid, "would take 1 GiB more", s.grow(chief, v, disk, more))
 	s.wantRefused("without room, to a tenant", fleet.Invalid, "No room for 1 GiB", s.grow(s.member, v, disk, more))
-	s.wantRefused("a tenant who says so", fleet.Invalid, "Only those who may change infrastructure", s.grow(s.member, v, disk, control.GrowDisk{SizeBytes: 2 << 30, Overcommit: true}))
+	s.wantRefused("a tenant with overcommit", fleet.Invalid, "Only those who may change infrastructure", s.grow(s.member, v, disk, control.GrowDisk{SizeBytes: 2 << 30, Overcommit: true}))
 	if _, _, err := s.GrowDisk(t.Context(), chief, v.ID, disk, control.GrowDisk{SizeBytes: 2 << 30, Overcommit: true}); err != nil {
 		t.Errorf("who says so: %v", err)
 	}
@@ -103,18 +103,18 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	// The growth of one disk is reserved, so the next disk finds less space.
 	other, second := s.vmWithLocalDisk("db")
 	undo = set("{availableBytes}", "1600000000")
-	s.wantRefused("provisioned room", fleet.Invalid, "would take 1 GiB more", s.grow(chief, other, second, more))
+	s.wantRefused("space reserved for another disk", fleet.Invalid, "would take 1 GiB more", s.grow(chief, other, second, more))
 	undo()
 	undo = set("{state}", `"failed"`)
 	s.wantRefused("a pool that failed", fleet.Invalid, "failed", s.grow(chief, other, second, more))
 	undo()
 	undo = set("{volumes}", `[{"name":"`+second.Volume+`","format":"qcow2","capacityBytes":1073741824,"baseOf":["snap.qcow2"]}]`)
-	s.wantRefused("what another is backed by", fleet.Conflict, "snap.qcow2 is backed by it", s.grow(chief, other, second, more))
+	s.wantRefused("a disk that backs another volume", fleet.Conflict, "snap.qcow2 is backed by it", s.grow(chief, other, second, more))
 	undo()
 	if _, err := s.MoveDisk(t.Context(), chief, other.ID, second, control.MoveDisk{PoolID: s.nfs}); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("what moves", fleet.Conflict, "being moved", s.grow(chief, other, second, more))
+	s.wantRefused("a migrating disk", fleet.Conflict, "being moved", s.grow(chief, other, second, more))
 	lun, third := s.vmWithLocalDisk("lun")
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, lun.ID)
 	s.wantRefused("a LUN", fleet.Invalid, "A disk on an existing volume has the size", s.grow(chief, lun, third, more))

@@ -81,7 +81,7 @@ func TestInvalidGuestRequestRefused(t *testing.T) {
 		s.wantRefused(says, fleet.Conflict, says, s.ask(chief, v.ID, trim))
 	}
 	s.setGuestStatus(v.ID, fleet.GuestStatus{Agent: fleet.AgentAnswers, Frozen: true})
-	s.wantRefused("one that is frozen", fleet.Conflict, "already", s.ask(chief, v.ID, freeze(5)))
+	s.wantRefused("a frozen guest", fleet.Conflict, "already", s.ask(chief, v.ID, freeze(5)))
 	s.exec(`UPDATE vms SET status = status - 'guest' WHERE id = $1`, v.ID)
 	s.wantRefused("an older agent", fleet.Conflict, "too old", s.ask(chief, v.ID, trim))
 }
@@ -111,7 +111,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	if at := s.tablesContaining(word); at != "" {
 		t.Errorf("the password is in %s", at)
 	}
-	s.wantRefused("a second one", fleet.Conflict, "Another password", s.ask(chief, v.ID, order))
+	s.wantRefused("a second request", fleet.Conflict, "Another password", s.ask(chief, v.ID, order))
 	w := s.claimUntil(h1, fleet.VMPassword)
 	if w.Args.Guest == nil || w.Args.Guest.User != "root" {
 		t.Errorf("the host is requested %+v", w.Args)

@@ -109,7 +109,7 @@ func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
 	})
 	for _, ref := range []fleet.Volref{disk, order.To} {
 		s.addVolume(ref.PoolID, s.h1, `{"name":"`+ref.Volume+`","path":"/v/`+ref.Volume+`","format":"qcow2","capacityBytes":1073741824}`)
-		s.wantRefused("clone what is on its way", fleet.Conflict, "move disk", func() error {
+		s.wantRefused("clone a migrating disk", fleet.Conflict, "move disk", func() error {
 			_, err := s.CloneVolume(t.Context(), chief, control.Volume{PoolID: ref.PoolID, Volume: ref.Volume, HostID: s.h1}, "copy.qcow2", false)
 			return err
 		})
@@ -175,7 +175,7 @@ func TestCancelDiskMigrationKeepsOldDisk(t *testing.T) {
 	if answer, err := s.Progress(t.Context(), s.agent, w.ID, wire.Progress{Epoch: w.Epoch, Percent: 10}); err != nil || answer.Stop != "" {
 		t.Fatalf("%+v %v", answer, err)
 	}
-	s.wantRefused("a host that ends what nobody took back", fleet.Malformed, "was not cancelled", func() error {
+	s.wantRefused("a cancelled result without a cancellation", fleet.Malformed, "was not cancelled", func() error {
 		return s.finish(w, wire.Finish{Outcome: wire.Cancelled})
 	})
 	if got, err := s.CancelTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobRunning {
@@ -229,20 +229,20 @@ func TestInvalidDiskMigrationRefused(t *testing.T) {
 	ask := func(in control.MoveDisk) func() error {
 		return func() error { _, err := s.MoveDisk(t.Context(), chief, v.ID, disk, in); return err }
 	}
-	s.wantRefused("to nowhere", fleet.Invalid, "Choose the pool", ask(control.MoveDisk{}))
-	s.wantRefused("to where it is", fleet.Invalid, "in this pool already", ask(control.MoveDisk{PoolID: s.local}))
-	s.wantRefused("slower than anything", fleet.Invalid, "1 MiB/s", ask(control.MoveDisk{PoolID: s.nfs, RateBytes: 10}))
+	s.wantRefused("without a destination pool", fleet.Invalid, "Choose the pool", ask(control.MoveDisk{}))
+	s.wantRefused("to the disk's own pool", fleet.Invalid, "in this pool already", ask(control.MoveDisk{PoolID: s.local}))
+	s.wantRefused("a limit below the minimum", fleet.Invalid, "1 MiB/s", ask(control.MoveDisk{PoolID: s.nfs, RateBytes: 10}))
 	s.wantRefused("no disk", fleet.NotFound, "no disk", func() error {
 		_, err := s.MoveDisk(t.Context(), chief, v.ID, fleet.Volref{PoolID: s.local, Volume: "x"}, control.MoveDisk{PoolID: s.nfs})
 		return err
 	})
 	for kind, of := range map[string]fleet.PoolID{"into file pools": s.nfs, "The disk is not a file": s.local} {
 		s.exec(`UPDATE pools SET spec = spec || '{"kind":"rbd"}' WHERE id = $1`, of)
-		s.wantRefused("where volumes are no files", fleet.Invalid, kind, ask(control.MoveDisk{PoolID: s.nfs}))
+		s.wantRefused("to or from a block pool", fleet.Invalid, kind, ask(control.MoveDisk{PoolID: s.nfs}))
 		s.exec(`UPDATE pools SET spec = spec || '{"kind":"dir"}' WHERE id = $1`, of)
 	}
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,overlay}', 'true') WHERE id = $1`, v.ID)
-	s.wantRefused("off its image", fleet.Invalid, "is backed by an image", ask(control.MoveDisk{PoolID: s.nfs}))
+	s.wantRefused("an overlay disk", fleet.Invalid, "is backed by an image", ask(control.MoveDisk{PoolID: s.nfs}))
 	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,overlay}' WHERE id = $1`, v.ID)
 	s.setPoolSizes(s.nfs, 512, 0, 0)
 	s.wantRefused("without room", fleet.Invalid, "2 fields", ask(control.MoveDisk{PoolID: s.nfs}))
@@ -278,7 +278,7 @@ func TestDiskMigrationReservesSpace(t *testing.T) {
 	v, disk := s.vmWithLocalDisk("web")
 	s.setPoolSizes(s.nfs, 1536, 0, 0)
 	s.move(v, disk)
-	s.wantRefused("room that is provisioned already", fleet.Invalid, "2 fields", func() error {
+	s.wantRefused("space that is reserved already", fleet.Invalid, "2 fields", func() error {
 		_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: "most.raw", Format: "raw", SizeBytes: 1 << 30})
 		return err
 	})

@@ -115,7 +115,7 @@ func TestPlanRefusedLikeItsOperation(t *testing.T) {
 	plan := func(a fleet.Actor, in control.UpdateVM) func() error {
 		return func() error { _, err := s.PlanVM(t.Context(), a, v.ID, in); return err }
 	}
-	s.wantRefused("no sense", fleet.Invalid, "vCPU", plan(s.member, editedSpec(v, func(to *fleet.VMSpec) { to.CPUs = 0 })))
+	s.wantRefused("an invalid edit", fleet.Invalid, "vCPU", plan(s.member, editedSpec(v, func(to *fleet.VMSpec) { to.CPUs = 0 })))
 	s.wantRefused("stale", fleet.Conflict, "Somebody changed", plan(s.member, control.UpdateVM{Labels: map[string]string{"a": "b"}, IfGeneration: 99}))
 	s.wantRefused("another's", fleet.NotFound, "no such VM", plan(s.stranger, control.UpdateVM{Labels: map[string]string{"a": "b"}}))
 	s.wantRefused("a viewer", fleet.Forbidden, "", plan(s.viewer, control.UpdateVM{Labels: map[string]string{"a": "b"}}))

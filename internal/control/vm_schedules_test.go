@@ -287,9 +287,9 @@ func TestInvalidScheduleRefused(t *testing.T) {
 		change(&in)
 		return func() error { _, err := s.AddSnapshotSchedule(t.Context(), s.member, s.vm.ID, in); return err }
 	}
-	s.wantRefused("of a name that is taken", fleet.Invalid, "of that name", add(func(in *fleet.SnapshotSchedule) { in.Name = " hourly " }))
-	s.wantRefused("that keeps too many", fleet.Invalid, "With the VM's other schedules", add(func(in *fleet.SnapshotSchedule) { in.Keep.Weekly = 4 }))
-	s.wantRefused("at no time", fleet.Invalid, "HH:MM", add(func(in *fleet.SnapshotSchedule) { in.Times.At = "noon" }))
+	s.wantRefused("a name in use", fleet.Invalid, "of that name", add(func(in *fleet.SnapshotSchedule) { in.Name = " hourly " }))
+	s.wantRefused("a retention that is too large", fleet.Invalid, "With the VM's other schedules", add(func(in *fleet.SnapshotSchedule) { in.Keep.Weekly = 4 }))
+	s.wantRefused("an invalid time", fleet.Invalid, "HH:MM", add(func(in *fleet.SnapshotSchedule) { in.Times.At = "noon" }))
 	for i := range fleet.MaxSchedules - 1 {
 		if err := add(func(in *fleet.SnapshotSchedule) { in.Name = fmt.Sprint("other", i) })(); err != nil {
 			t.Fatal(err)
@@ -298,7 +298,7 @@ func TestInvalidScheduleRefused(t *testing.T) {
 	s.wantRefused("one more", fleet.Conflict, "which is the maximum", add(func(*fleet.SnapshotSchedule) {}))
 	in := hourly
 	in.Keep = fleet.SnapshotKeep{Last: 4}
-	s.wantRefused("an edit that keeps too many", fleet.Invalid, "With the VM's other schedules", func() error {
+	s.wantRefused("an edit to a retention that is too large", fleet.Invalid, "With the VM's other schedules", func() error {
 		return s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id, in)
 	})
 	in.Keep = fleet.SnapshotKeep{Last: 3}
@@ -310,8 +310,8 @@ func TestInvalidScheduleRefused(t *testing.T) {
 		t.Errorf("after the edit it is %+v", v)
 	}
 	gone := fleet.NewID[fleet.ScheduleID]()
-	s.wantRefused("an edit of none", fleet.NotFound, "no such schedule", func() error { return s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, gone, in) })
-	s.wantRefused("the end of none", fleet.NotFound, "no such schedule", func() error { return s.DeleteSnapshotSchedule(t.Context(), s.member, s.vm.ID, gone) })
+	s.wantRefused("an edit of an unknown schedule", fleet.NotFound, "no such schedule", func() error { return s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, gone, in) })
+	s.wantRefused("deletion of an unknown schedule", fleet.NotFound, "no such schedule", func() error { return s.DeleteSnapshotSchedule(t.Context(), s.member, s.vm.ID, gone) })
 	other, _ := s.vmWithLocalDisk("db")
-	s.wantRefused("through another VM", fleet.NotFound, "no such schedule", func() error { return s.DeleteSnapshotSchedule(t.Context(), s.member, other.ID, s.id) })
+	s.wantRefused("deletion through another VM", fleet.NotFound, "no such schedule", func() error { return s.DeleteSnapshotSchedule(t.Context(), s.member, other.ID, s.id) })
 }

@@ -75,7 +75,7 @@ func TestSnapshotRefusedWhenNameTaken(t *testing.T) {
 		_, err := s.TakeSnapshot(t.Context(), chief, v.ID, control.NewSnapshot{Name: " base"})
 		return err
 	}
-	s.wantRefused("the name of another", fleet.Invalid, `has a snapshot named "base" already`, take)
+	s.wantRefused("the name of another snapshot", fleet.Invalid, `has a snapshot named "base" already`, take)
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{snapshots,snapshots,0,deleted}', 'true') WHERE id = $1 AND status #>> '{snapshots,snapshots,0,id}' = $2`, v.ID, base)
 	if err := take(); err != nil {
 		t.Errorf("the name of a deleted one: %v", err)
@@ -86,7 +86,7 @@ func TestRevertAndDeleteSnapshotsQueueJobs(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
 	base, tip := s.withSnapshots(v)
-	s.wantRefused("back to none", fleet.NotFound, "", func() error {
+	s.wantRefused("revert to an unknown snapshot", fleet.NotFound, "", func() error {
 		_, err := s.RevertSnapshot(t.Context(), chief, v.ID, fleet.NewID[fleet.SnapshotID](), control.RevertSnapshot{})
 		return err
 	})

@@ -23,7 +23,7 @@ func TestRenameVolumeReservesBothNames(t *testing.T) {
 	for act, ask := range s.volumeRequests(of) {
 		s.wantRefused(string(act)+" what is being renamed", fleet.Conflict, "rename volume", ask)
 	}
-	s.wantRefused("make a VM of what is being renamed", fleet.Conflict, "rename volume", s.cloneRequest(chief, s.nfs, of.Volume))
+	s.wantRefused("a VM of a volume that is being renamed", fleet.Conflict, "rename volume", s.cloneRequest(chief, s.nfs, of.Volume))
 	for _, name := range []string{"old.raw", "new.raw"} {
 		s.wantRefused("make another "+name, fleet.Invalid, "Choose another name", func() error {
 			_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: name, Format: "raw", SizeBytes: 1 << 20})
@@ -35,7 +35,7 @@ func TestRenameVolumeReservesBothNames(t *testing.T) {
 		format := map[string]string{"rbd": fleet.FormatRBD, "logical": fleet.FormatLV}[kind]
 		block := s.unusedVolume("block-" + kind)
 		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $2 THEN v || jsonb_build_object('format', $3::text) ELSE v END) FROM jsonb_array_elements(status->'volumes') v)) WHERE pool_id = $1`, s.nfs, block.Volume, format)
-		s.wantRefused("rename what is no file", fleet.Conflict, "cannot rename", s.volumeRequests(block)[fleet.ActRename])
+		s.wantRefused("rename a block volume", fleet.Conflict, "cannot rename", s.volumeRequests(block)[fleet.ActRename])
 	}
 }
 

@@ -97,7 +97,7 @@ func TestVolumeOperationsQueueJobs(t *testing.T) {
 			continue
 		}
 		// The size, and overcommit.
-		s.wantRefused("room that is provisioned already", fleet.Invalid, "2 fields", ask)
+		s.wantRefused("space that is reserved already", fleet.Invalid, "2 fields", ask)
 		most.Overcommit = true
 		if err := ask(); err != nil {
 			t.Errorf("by somebody who says so: %v", err)
@@ -205,7 +205,7 @@ func TestOneJobPerVolume(t *testing.T) {
 	if err := s.volumeRequests(from)[fleet.ActClone](); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("delete what is being copied", fleet.Conflict, "clone volume", s.volumeRequests(from)[fleet.ActDelete])
+	s.wantRefused("delete a volume that is being copied", fleet.Conflict, "clone volume", s.volumeRequests(from)[fleet.ActDelete])
 	s.wantRefused("publish it", fleet.Conflict, "has not ended", func() error {
 		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: of.Volume})
 	})
@@ -218,12 +218,12 @@ func TestVolumeDeleteExcludesUseByVM(t *testing.T) {
 	if err := s.volumeRequests(gone)[fleet.ActDelete](); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("make a VM of what is being deleted", fleet.Conflict, "delete volume", s.cloneRequest(chief, s.nfs, gone.Volume))
+	s.wantRefused("a VM of a volume that is being deleted", fleet.Conflict, "delete volume", s.cloneRequest(chief, s.nfs, gone.Volume))
 	kept := s.unusedVolume("kept.raw")
 	if err := s.cloneRequest(chief, s.nfs, kept.Volume)(); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("delete what a VM is being made from", fleet.Conflict, "is being created from the volume.", s.volumeRequests(kept)[fleet.ActDelete])
+	s.wantRefused("delete a volume that a VM is created from", fleet.Conflict, "being made from it", s.volumeRequests(kept)[fleet.ActDelete])
 
 	// Of two concurrent requests, at most one succeeds.
 	for n := range 4 {
@@ -307,7 +307,7 @@ func TestVolumesHiddenFromTenants(t *testing.T) {
 		s.addVolume(s.local, h, `{"name":"twice.raw","path":"/srv/vm/twice.raw","format":"raw","capacityBytes":1}`)
 	}
 	local.PoolID = s.local
-	s.wantRefused("is local to each host:", fleet.Invalid, "Several hosts", s.volumeRequests(local)[fleet.ActDelete])
+	s.wantRefused("without naming the host", fleet.Invalid, "Several hosts", s.volumeRequests(local)[fleet.ActDelete])
 	local.HostID = s.h2
 	if err := s.volumeRequests(local)[fleet.ActDelete](); err != nil {
 		t.Errorf("that of one host: %v", err)
