@@ -1,9 +1,9 @@
-// Package control holds every use case of Quantix, for people, agents and the portal itself. All changes of intent
-// pass through it. Each exported method of Control takes the actor second, checks the permission first, and writes
-// its audit line in the transaction of the change.
+// Package control implements the use cases of Quantix, for people, agents and the portal itself. Every change of a
+// spec passes through it. Each exported method of Control takes the actor second, checks the permission first, and
+// writes its audit line in the transaction of the change.
 //
-// Use cases that change intent are in this package, the others in its subpackages, which Control embeds. Only these
-// packages import package db; database rows never leave them.
+// Use cases that change specs are in this package, the others in its subpackages, which Control embeds. Only these
+// packages import package db; they return no database rows to other packages.
 package control
 
 import (
@@ -43,7 +43,7 @@ type Options struct {
 	Vault     auth.Vault
 	MACPrefix string // prefix of new NICs' MAC addresses, checked by config; empty: QEMU's 52:54:00
 
-	AuditMonths int // whole months of audit to retain; 0: all
+	AuditMonths int // complete months of audit to retain; 0: all
 }
 
 // WarmUp prepares a new database connection for agents' requests (db.OpenReady).

@@ -13,7 +13,7 @@ import (
 )
 
 // ImageSource is the source of an image version: a file in a pool, a URL that a host downloads, or a disk of a VM
-// that is off. A disk is copied into the pool with its whole backing chain.
+// that is off. A disk is copied into the pool with its complete backing chain.
 type ImageSource struct {
 	PoolID fleet.PoolID `json:"poolId"`
 	HostID fleet.HostID `json:"hostId,omitempty"` // the file's host, for a local pool

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// macPool is the MAC prefix of new NICs: the pool holds all addresses with this prefix.
+// macPool is the MAC prefix of new NICs. Its addresses are all MAC addresses with this prefix.
 type macPool string
 
 func (c *Control) macs() macPool { return macPool(cmp.Or(c.opts.MACPrefix, "52:54:00")) }

@@ -60,12 +60,12 @@ var portalOrders = map[string]portalOrder{
 	"a VM with full disks is made from a template": {4, 30, func(m *crashFixture) request {
 		return m.createRequest(control.CreateVM{Name: "full", From: &control.From{TemplateID: m.newTemplate("Web", m.vmWithTwoDisks()).ID, Full: true, PoolID: m.nfs}})
 	}, func(m *crashFixture) { m.wantDisks("full", 2) }},
-	"a VM is made where its image is not": {4, 30, func(m *crashFixture) request {
+	"a VM is made on a host without its image": {4, 30, func(m *crashFixture) request {
 		spec := smallSpec
 		spec.Disks = []fleet.Disk{{PoolID: m.nfs, ImageID: m.imageOnOneHost(), Overlay: true}}
 		return m.createRequest(control.CreateVM{Name: "apart", HostID: m.h1, Spec: spec})
 	}, func(m *crashFixture) { m.wantDisks("apart", 1) }},
-	"a VM is made on a host that gets its image from another": {4, 30, func(m *crashFixture) request {
+	"a VM is made on a host that receives its image": {4, 30, func(m *crashFixture) request {
 		spec := smallSpec
 		spec.Disks = []fleet.Disk{{PoolID: m.local, ImageID: m.imageOnOneHost(), Overlay: true}}
 		return m.createRequest(control.CreateVM{Name: "afar", HostID: m.h2, Spec: spec})
@@ -89,7 +89,7 @@ var portalOrders = map[string]portalOrder{
 			return portal.TakeSnapshot(ctx, chief, vm.ID, control.NewSnapshot{Name: "one", Memory: true})
 		}
 	}, func(m *crashFixture) { m.wantSnapshots("one") }},
-	"a VM goes back to a snapshot": {1, 20, func(m *crashFixture) request {
+	"a VM is reverted to a snapshot": {1, 20, func(m *crashFixture) request {
 		vm := m.vmWithTwoDisks()
 		base, _ := m.withSnapshots(vm)
 		return func(ctx context.Context, portal *control.Control) (any, error) {
@@ -128,7 +128,7 @@ func TestRequestsSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
 			var mu sync.Mutex
 			for _, every := range []int{0, o.every} {
 				ends := every > 0
-				t.Run(map[bool]string{false: "no portal ends", true: "each portal ends"}[ends], func(t *testing.T) {
+				t.Run(map[bool]string{false: "without crashes", true: "with crashes"}[ends], func(t *testing.T) {
 					m := newCrashFixture(t, every)
 					m.ask(o.ready(m))
 					m.runJobs()
@@ -136,7 +136,7 @@ func TestRequestsSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
 					mu.Lock()
 					came[ends] = m.outcome()
 					mu.Unlock()
-					if t.Logf("the portal ended in %d places", m.places); ends && m.places < o.least {
+					if t.Logf("the portal crashed at %d points", m.places); ends && m.places < o.least {
 						t.Errorf("the portal crashed at %d points, fewer than %d", m.places, o.least)
 					}
 				})

@@ -172,7 +172,7 @@ func TestDeletionUndoneWhenAttemptsExhausted(t *testing.T) {
 	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || vm.DeletedAt != nil || vm.Status.ErrorOf != fleet.VMDelete {
 		t.Fatalf("%+v, %v", vm, err)
 	}
-	// Nobody knows whether the data was deleted.
+	// It is unknown whether the data was deleted.
 	if state := one[string](r, `SELECT state FROM jobs`); state != "unknown" {
 		t.Fatalf("the job is %s", state)
 	}
@@ -311,7 +311,7 @@ func TestTextInvalidForPostgreSQLRefused(t *testing.T) {
 func TestHeartbeatBatchesDoNotDeadlock(t *testing.T) {
 	r := newRig(t)
 	session := []byte("s")
-	for _, id := range []string{"b", "a"} { // the orders in the table and in the batch
+	for _, id := range []string{"b", "a"} { // also the sequence in the batch below; the statement must lock "a" first
 		r.exec(`INSERT INTO hosts (id, name) VALUES ($1, $1)`, id)
 		r.exec(`INSERT INTO host_sessions (host_id, session, digest) VALUES ($1, $2, 'd')`, id, session)
 	}

@@ -88,8 +88,8 @@ func TestTaskStateCombinesTwoJobs(t *testing.T) {
 		{"both are done", map[string]fleet.JobState{"source": fleet.JobDone, "target": fleet.JobDone}, "", fleet.JobDone, "", 100},
 		{"one has failed", map[string]fleet.JobState{"source": fleet.JobDone, "target": fleet.JobFailed}, "", fleet.JobFailed, "target failed.", 50},
 		{"both have failed", map[string]fleet.JobState{"source": fleet.JobFailed, "target": fleet.JobFailed}, "", fleet.JobFailed, "source failed. target failed.", 0},
-		{"one works on", map[string]fleet.JobState{"source": fleet.JobDone}, "", fleet.JobRunning, "", 50},
-		{"one is gone", map[string]fleet.JobState{"source": fleet.JobDone}, "target", fleet.JobDone, "", 100},
+		{"one is still running", map[string]fleet.JobState{"source": fleet.JobDone}, "", fleet.JobRunning, "", 50},
+		{"the host of one is removed", map[string]fleet.JobState{"source": fleet.JobDone}, "target", fleet.JobDone, "", 100},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t)

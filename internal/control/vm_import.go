@@ -43,7 +43,7 @@ func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]query.Vo
 	for _, pool := range pools {
 		all, err := c.PoolVolumes(ctx, a, fleet.PoolID(pool))
 		if fleet.CodeOf(err) == fleet.NotFound {
-			continue // deleted meanwhile
+			continue // deleted in between
 		}
 		if err != nil {
 			return nil, err

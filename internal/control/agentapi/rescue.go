@@ -38,7 +38,7 @@ func endExhausted(ctx context.Context, q *db.Queries, host *string) error {
 		}
 		job, err := q.LockWornOut(ctx, db.LockWornOutParams{ID: id, HostID: host})
 		if errors.Is(err, pgx.ErrNoRows) {
-			continue // the agent renewed its lease meanwhile
+			continue // the agent renewed the lease in between
 		}
 		if err != nil {
 			return err

@@ -161,7 +161,7 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 const maxVMsRead = 500
 
 // vmsNeedingAttention reads VMs on online hosts that need attention. VMs without drift come first: drift has a single
-// row for all VMs and must not hide other causes. more reports that further VMs without drift exist.
+// attention row for all VMs and must not hide other causes. more is true if further VMs without drift exist.
 func (b *Queries) vmsNeedingAttention(ctx context.Context, a fleet.Actor) (vms []fleet.VMView, more bool, err error) {
 	for _, which := range []string{"v.drifted", "NOT v.drifted"} {
 		var s statement

@@ -197,7 +197,7 @@ func (b *Queries) show(ctx context.Context, maxAge time.Duration) error {
 func byPhase(groups []group) (online map[fleet.ProjectID]map[fleet.Phase]sum, of map[fleet.HostID][]group) {
 	online, of = map[fleet.ProjectID]map[fleet.Phase]sum{}, map[fleet.HostID][]group{}
 	for _, g := range groups {
-		if g.Vms == 0 { // all VMs of the group are gone
+		if g.Vms == 0 { // all VMs of the group were deleted
 			continue
 		}
 		if online[g.ProjectID] == nil {
@@ -217,7 +217,7 @@ func (b *Queries) currentCounters(ctx context.Context) (*counters, error) {
 	}
 	b.vmCounts.mu.Lock()
 	defer b.vmCounts.mu.Unlock()
-	if n := b.recent(); n != nil { // another request counted meanwhile
+	if n := b.recent(); n != nil { // another request counted in between
 		return n, nil
 	}
 	if _, err := b.countAll(ctx); err != nil {

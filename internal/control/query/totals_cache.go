@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// manyHosts is the number of hosts up to which totals are computed for each request.
+	// manyHosts is the largest number of hosts for which each request computes the totals.
 	manyHosts = 1000
 	// refreshInterval is the interval at which cached totals are counted again. maxTotalAge is the maximum age of a
 	// total: requests for an older one wait for a new count.

@@ -1,5 +1,5 @@
-// Package store holds what all packages of control share: access to PostgreSQL, transactions, errors, the audit log,
-// the job queue, and conversion of rows to fleet types. Only control and its packages import it.
+// Package store has the code that all packages of control share: access to PostgreSQL, transactions, errors, the audit
+// log, the job queue, and conversion of rows to fleet types. Only control and its subpackages import it.
 package store
 
 import (
