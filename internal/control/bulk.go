@@ -304,6 +304,6 @@ func (c *Control) refusalNote(ctx context.Context, p db.PendingTasksRow, err err
 	case refusal != nil, ctx.Err() != nil, errors.As(err, &pg) && pg.Code == deadlock:
 		return "", false
 	}
-	c.log.Error("a part of a task could not be asked for", "task", p.ID, "error", err)
+	c.log.Error("a child of a task could not be started", "task", p.ID, "error", err)
 	return "Something went wrong in the portal. The portal's log has the cause under this task's id.", true
 }

@@ -140,11 +140,11 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 func runEditChild(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, p db.PendingTasksRow) error {
 	text, err := q.TaskEdit(ctx, p.ID)
 	if err != nil {
-		return fmt.Errorf("read what task %s is to change: %w", p.ID, err)
+		return fmt.Errorf("read the edit of task %s: %w", p.ID, err)
 	}
 	var edit fleet.BulkEdit
 	if err := json.Unmarshal(text, &edit); err != nil {
-		return fmt.Errorf("read what task %s is to change: %w", p.ID, err)
+		return fmt.Errorf("read the edit of task %s: %w", p.ID, err)
 	}
 	_, id := p.Subject.Split()
 	old, err := store.LockVM(ctx, q, a, fleet.VMID(id), policy.VMChange)

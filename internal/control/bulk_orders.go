@@ -81,7 +81,7 @@ func runWith[T any](input json.RawMessage, do func(T) (fleet.Task, error)) error
 func (c *Control) runChild(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
 	text, err := q.TaskEdit(ctx, p.ID)
 	if err != nil {
-		return fmt.Errorf("read what task %s is to do: %w", p.ID, err)
+		return fmt.Errorf("read the input of task %s: %w", p.ID, err)
 	}
 	_, id := p.Subject.Split()
 	return childRunners[p.Kind](c, store.AsChild(ctx, p.ID), a, fleet.VMID(id), p.SubjectName, text)

@@ -91,7 +91,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 		}
 		var gaps []fleet.VMGap
 		if err := json.Unmarshal(r.VmGaps, &gaps); err != nil {
-			return nil, fmt.Errorf("read what host %s cannot give to VMs: %w", r.Name, err)
+			return nil, fmt.Errorf("read the VM settings that host %s does not support: %w", r.Name, err)
 		}
 		for _, g := range gaps {
 			if g.Value != "" {

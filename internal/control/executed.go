@@ -29,8 +29,8 @@ func (c *Control) Assign(ctx context.Context, a fleet.Actor, of fleet.Subject, h
 	return n.Assign(ctx, c.store, a, id, hosts)
 }
 
-// Release removes an object's assignment to a host; the object's data on the host stays. It is refused while VMs on
-// that host use the object.
+// Release removes an object's assignment to a host; the object's data on the host stays. Release is refused while VMs
+// on that host use the object.
 func (c *Control) Release(ctx context.Context, a fleet.Actor, of fleet.Subject, host fleet.HostID) (fleet.TaskID, error) {
 	n, id, err := executed(a, of, policy.InfraChange)
 	if err != nil {

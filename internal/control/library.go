@@ -208,8 +208,8 @@ func (c *Control) setImageGrant(ctx context.Context, a fleet.Actor, id fleet.Ima
 }
 
 // DeleteImage removes an image with all its versions from the library; confirm must be its name. If files is set, it
-// also queues the deletion of each copy's file, one task per file. It is refused while a copy backs disks. Members may
-// delete images of their projects; the files are then always deleted.
+// also queues the deletion of each copy's file, one task per file. DeleteImage is refused while a copy backs disks.
+// Members may delete images of their projects; the files are then always deleted.
 func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, confirm string, files bool) ([]fleet.TaskID, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return nil, err

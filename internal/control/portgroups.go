@@ -59,7 +59,7 @@ func checkDefaults(ctx context.Context, q *db.Queries, ids []fleet.SecurityGroup
 	return checks.Err()
 }
 
-// DropPortGroup removes a port group from its network. It is refused while VMs have NICs on it.
+// DropPortGroup removes a port group from its network. The call is refused while VMs have NICs on the port group.
 func (c *Control) DropPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, name string) ([]fleet.TaskID, error) {
 	return assign.ChangeNetwork(ctx, c.store, a, id, "portgroup.drop", func(q *db.Queries, s *fleet.NetworkSpec) (string, error) {
 		if s.Group(name) == nil {

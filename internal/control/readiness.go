@@ -36,9 +36,9 @@ func (c *Control) KeepPulse(ctx context.Context, a fleet.Actor) error {
 		err := c.Ready(ctx, a)
 		if ctx.Err() == nil && (err == nil) != well {
 			if well = err == nil; well {
-				c.log.Info("the database takes changes again")
+				c.log.Info("the database accepts changes again")
 			} else {
-				c.log.Warn("the database takes no changes", "error", err)
+				c.log.Warn("the database does not accept changes", "error", err)
 			}
 		}
 	}

@@ -41,7 +41,7 @@ func (c *Control) DeprecateTemplateVersion(ctx context.Context, a fleet.Actor, o
 }
 
 // DeleteTemplateVersion deletes a version with its own images, and queues the deletion of their files, one task per
-// file. confirm must be the template's name. It is refused while the images back linked clones.
+// file. confirm must be the template's name. The call is refused while the images back linked clones.
 func (c *Control) DeleteTemplateVersion(ctx context.Context, a fleet.Actor, of TemplateVersion, confirm string) ([]fleet.TaskID, error) {
 	v, version, err := c.versionNamed(ctx, a, of, fleet.ActDelete)
 	if err != nil {

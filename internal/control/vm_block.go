@@ -77,7 +77,7 @@ func checkVolumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at str
 	}
 	var users fleet.VolumeInUse
 	if err := json.Unmarshal(text, &users); err != nil {
-		return fmt.Errorf("read who has the volume %s: %w", d.Volume, err)
+		return fmt.Errorf("read the users of volume %s: %w", d.Volume, err)
 	}
 	switch {
 	case d.Shareable:

@@ -27,7 +27,7 @@ type imagePlan struct {
 type origin struct {
 	ref  fleet.Volref
 	on   fleet.HostID // the file's host, for a local pool
-	wait bool         // an unfinished job writes the file, so the disk waits for that job
+	wait bool         // an unfinished job makes or verifies the file, so the disk waits for that job
 	step *copyImage   // the copy to make first; nil: none
 
 	verify *query.CopyOn // the copy whose checksum a host must verify first; nil: none

@@ -17,7 +17,7 @@ type steps struct {
 	wait   []awaited
 }
 
-// awaited is a source file that an unfinished job writes.
+// awaited is a source file that an unfinished job makes or verifies.
 type awaited struct {
 	ref fleet.Volref
 	// The file's host, for a local pool, because other hosts may have files of that name; empty: shared pool.

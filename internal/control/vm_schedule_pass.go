@@ -43,12 +43,12 @@ func (c *Control) TakeScheduled(ctx context.Context, a fleet.Actor) error {
 			return checkSchedule(ctx, q, a, at.VMID, at.ID)
 		})
 		if err != nil && more {
-			said := "What is wrong is in the portal's log."
+			said := "The portal's log has the cause."
 			if fleet.CodeOf(err) != "" {
 				said = err.Error()
 			}
 			err = c.store.Tx(ctx, func(q *db.Queries) error {
-				return q.ScheduleFailed(ctx, db.ScheduleFailedParams{ID: at.ID, Trouble: "It could not be looked at: " + said})
+				return q.ScheduleFailed(ctx, db.ScheduleFailedParams{ID: at.ID, Trouble: "The schedule could not be checked: " + said})
 			})
 		}
 		if err != nil || !more {
@@ -167,15 +167,15 @@ func (s *scheduling) take(ctx context.Context) error {
 		s.row.NextAt = &next // already requested
 		return nil
 	case s.vm.Protection.Lock != nil:
-		s.trouble(false, "It waits: %s", s.vm.Protection.Lock.Bars())
+		s.trouble(false, "The schedule waits: %s", s.vm.Protection.Lock.Bars())
 		s.again(scheduleLater)
 		return nil
 	case tree != nil && tree.Depth >= fleet.DeepChain:
-		s.trouble(true, "It is paused: the VM's disks are made of %d files. Delete snapshots that nobody needs; it then goes on by itself.", tree.Depth)
+		s.trouble(true, "The schedule is paused: the VM's disks consist of %d files. Delete unneeded snapshots; the schedule then continues automatically.", tree.Depth)
 		s.again(scheduleLater)
 		return nil
 	case !ok:
-		s.trouble(false, "It waits: %s", why)
+		s.trouble(false, "The schedule waits: %s", why)
 		s.again(scheduleLater)
 		return nil
 	}
@@ -245,7 +245,7 @@ func (s *scheduling) tidy(ctx context.Context) error {
 	shot := *s.tree().Of(run.SnapshotID)
 	if run.TidyAt != nil {
 		if s.row.Trouble == "" && run.TidyState != string(fleet.JobDone) {
-			s.trouble(true, "The snapshot %s is not kept any more, and could not be deleted: %s", shot.Name, cmp.Or(run.TidyError, "its task ended as "+run.TidyState+"."))
+			s.trouble(true, "The snapshot %s has expired, and could not be deleted: %s", shot.Name, cmp.Or(run.TidyError, "its task ended as "+run.TidyState+"."))
 		}
 		if wait := run.TidyAt.Sub(s.now); wait > 0 {
 			s.again(wait)

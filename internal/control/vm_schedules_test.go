@@ -230,14 +230,14 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 	}
 	s.report()
 	s.rerunPass()
-	waits("while the chain is deep", "It is paused", true)
+	waits("while the chain is deep", "The schedule is paused", true)
 	if did := s.finishJobs(""); did != "" {
 		t.Fatalf("paused, it requested %s", did)
 	}
 	s.tree = deep
 	s.report()
 	s.rerunPass()
-	waits("when it is not any more", "", false)
+	waits("when the chain is short again", "", false)
 	if did := s.finishJobs("No space left on device"); !strings.Contains(did, "vm.snapshot ") {
 		t.Fatalf("then it requested %s", did)
 	}
@@ -248,7 +248,7 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 		t.Fatalf("after a failure it requested %s", did)
 	}
 	s.rerunPass()
-	waits("when it went well", "", false)
+	waits("after a success", "", false)
 	for range 2 { // the first snapshot is beyond the retention
 		s.makeDue()
 		s.finishJobs("")
@@ -258,7 +258,7 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 		t.Fatalf("of three it deletes %s", did)
 	}
 	s.rerunPass()
-	waits("when what is not kept cannot be deleted", "could not be deleted: QEMU gave up", true)
+	waits("when an expired snapshot cannot be deleted", "could not be deleted: QEMU gave up", true)
 	if did := s.finishJobs(""); did != "" {
 		t.Fatalf("at once again: %s", did)
 	}
@@ -268,7 +268,7 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 		t.Fatalf("later again: %s", did)
 	}
 	s.rerunPass()
-	waits("when it is deleted", "", false)
+	waits("when the snapshot is deleted", "", false)
 	off := hourly
 	off.Enabled = false
 	if err := s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id, off); err != nil {

@@ -72,7 +72,7 @@ func (t *temporary) queue(ctx context.Context, q *db.Queries, a fleet.Actor, tas
 	}
 	order := fleet.SnapshotOrder{
 		ID: t.id, Name: fleet.CutSnapshotName("Temporary, for " + of), By: a.Name, Quiesce: true,
-		Description: "Disks are copied from it while the VM goes on. It is deleted when they are.",
+		Description: "Disks are copied from this snapshot while the VM continues. Quantix deletes it afterwards.",
 	}
 	subject := fleet.SubjectVM(t.vm.ID)
 	t.take, t.ordered = fleet.NewID[fleet.JobID](), true

@@ -23,7 +23,7 @@ func currentUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.Vol
 	}
 	var users fleet.VolumeInUse
 	if err := json.Unmarshal(text, &users); err != nil {
-		return use, fmt.Errorf("read who has the volume %s: %w", v.Name, err)
+		return use, fmt.Errorf("read the users of volume %s: %w", v.Name, err)
 	}
 	use.Disk, use.Drive = cmp.Or(users.Disk, use.Disk), cmp.Or(users.Drive, use.Drive)
 	use.Making, use.Published = users.Making, users.Published

@@ -208,8 +208,8 @@ type end struct {
 	observed        any
 }
 
-// endJobs ends jobs that the transaction has locked. It writes the observed states through observed, which may use
-// another statement mode than q.
+// endJobs ends jobs that the transaction has locked. It writes the observed states through observed, which may be q or
+// the Before queries of a store.Quick.
 func endJobs(ctx context.Context, q, observed *db.Queries, ends []end) ([]db.Job, error) {
 	var p db.EndJobsParams
 	var vms db.SettleVMsParams

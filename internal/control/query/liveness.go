@@ -106,8 +106,8 @@ func (b *Queries) liveness(ctx context.Context) (liveness, error) {
 	return rows[0], nil
 }
 
-// on returns the condition that the VM's host is in the set. is is the same condition on the host's session, for large
-// sets.
+// on returns the condition that the VM's host is in the set. is is the condition on the host's session that defines the
+// set; the IDs of a small set only narrow it.
 func (h hostSet) on(s *statement, is string) string {
 	switch {
 	case h.n == 0:
