@@ -167,7 +167,7 @@ func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkOrder)
 // stages sets the stages of the children that were not refused. A stage starts when all children of earlier stages have
 // ended and the longest wait of the previous stage is over.
 func stages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, startOrder func(fleet.VMPolicy) (startOrder, wait int)) {
-	waits := map[int]int{} // seconds, by stage
+	waits := map[int]int{} // longest wait in seconds, by start order
 	at := make([]int, len(steps.Ids))
 	for i, subject := range steps.Subjects {
 		if steps.Errors[i] != "" {

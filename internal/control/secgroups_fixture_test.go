@@ -58,7 +58,7 @@ func (s *projectFixture) reportAddress(vm fleet.VMID, address string) {
 	s.exec(`UPDATE vms SET status = COALESCE(status, '{"power":"running","cpus":1,"memoryMiB":128}') || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default', 'filter', 'quantix-nic', 'addresses', jsonb_build_array($3::text)))) WHERE id = $1`, vm, mac, address)
 }
 
-// groupStatus returns the hosts of a group, each with its assignment and state.
+// groupStatus returns the hosts of a group, each followed by "assign" or "release".
 func (s *projectFixture) groupStatus(id fleet.SecurityGroupID) string {
 	s.t.Helper()
 	var out string

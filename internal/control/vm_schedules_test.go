@@ -87,7 +87,8 @@ func (s *scheduleFixture) report() {
 	s.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', $2::jsonb) WHERE id = $1`, s.vm.ID, s.tree)
 }
 
-// finishJobs finishes all snapshot jobs of the host and returns their kinds. wrong is the jobs' error; empty: success.
+// finishJobs finishes all snapshot jobs of the host and returns their kinds and snapshots. wrong is the jobs' error;
+// empty: success.
 func (s *scheduleFixture) finishJobs(wrong string) string {
 	s.t.Helper()
 	var did strings.Builder

@@ -65,7 +65,7 @@ func (q rowQuery[T]) read(rows pgx.Rows) ([]T, error) {
 // prepared, and those with arguments are planned each time.
 func addToBatch[T any](b *pgx.Batch, q rowQuery[T], into *[]T) {
 	if b.Len() == 0 {
-		// valid until the end of the batch's implicit transaction
+		// The setting ends with the batch's implicit transaction.
 		b.Queue("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)")
 	}
 	b.Queue(q.sql, q.s.args...).Query(func(rows pgx.Rows) (err error) {

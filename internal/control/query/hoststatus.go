@@ -20,16 +20,16 @@ const starvedSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.
 // starving, by_others and faulty form a policy.PoolKey; said, fresh and faulty form a fleet.NetworkState.
 var keySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + fresh + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
 
-// statusesFrom joins host statuses a with their hosts' sessions s.
+// statusesFrom joins host statuses (alias a) with their hosts' sessions (alias s).
 const statusesFrom = ` FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id` + unreportedStatuses
 
-// unreportedStatuses joins host statuses a with the number of paused VMs w.
+// unreportedStatuses joins host statuses (alias a) with the number of paused VMs (alias w).
 const unreportedStatuses = ` LEFT JOIN (` + starvedSQL + `) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`
 
-// statusSQL selects host statuses with the names of their hosts h.
+// statusSQL selects host statuses with the names of their hosts (alias h).
 var statusSQL = `SELECT h.name, ` + keySQL + statusesFrom + ` JOIN hosts h ON h.id = a.host_id`
 
-// ofObjects adds the condition that assignments a belong to these objects, or to any object if ids is nil.
+// ofObjects adds the condition that assignments (alias a) belong to these objects, or to any object if ids is nil.
 func (s *statement) ofObjects(n fleet.ResourceType, ids []string) {
 	column := map[fleet.ResourceType]string{fleet.TypePool: "a.pool_id", fleet.TypeNetwork: "a.network_id"}[n]
 	if ids == nil {

@@ -24,8 +24,8 @@ var imageOrders = orders[fleet.ImageView]{
 	}},
 }
 
-// knownImages limits images i to those that the actor may know: without permission to see hosts, only images published
-// to the actor's projects.
+// knownImages limits images (alias i) to those that the actor may know: without permission to see hosts, only images
+// published to the actor's projects.
 func (s *statement) knownImages(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
 		s.and("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)) + "))")
@@ -67,7 +67,7 @@ func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	return p.cut(views), err
 }
 
-// images reads images i with their versions, copies and grants, redacted for the actor.
+// images reads the images (alias i) that s selects, with their versions, copies and grants, redacted for the actor.
 func (b *Queries) images(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.ImageView, error) {
 	views, err := collect(ctx, b, imageSQL+s.conditions()+tail, &s, func(x pgx.CollectableRow) (v fleet.ImageView, err error) {
 		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.ImageVersion{}

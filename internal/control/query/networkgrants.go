@@ -36,7 +36,7 @@ func (b *Queries) NetworksFor(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	return b.networks(ctx, a, s, " ORDER BY n.name, n.id")
 }
 
-// knownNetworks limits networks n to those that the actor may know: without permission to see hosts, restricted
+// knownNetworks limits networks (alias n) to those that the actor may know: without permission to see hosts, restricted
 // networks are visible only by a grant.
 func (s *statement) knownNetworks(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {

@@ -12,11 +12,11 @@ import (
 	"quantix/internal/policy"
 )
 
-// shownNetwork is the condition that network n is visible. A discovered network that has disappeared from all hosts
-// stays in the table only to keep its ID.
+// shownNetwork is the condition that the network with alias n is visible. A discovered network that has disappeared
+// from all hosts stays in the table only to keep its ID.
 const shownNetwork = "n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)"
 
-// networkSQL reads networks n.
+// networkSQL selects networks under the alias n.
 const networkSQL = `SELECT n.id, n.name, n.kind, n.spec, n.generation, n.created_at, n.deleted_at, leads_out(n.id, n.kind), n.peers FROM networks n`
 
 var networkOrders = orders[fleet.NetworkView]{
@@ -54,7 +54,8 @@ func (b *Queries) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query
 	return p.cut(views), err
 }
 
-// networks reads networks n with their health, and the hosts of networks with at most maxHostsNamed hosts.
+// networks reads the networks (alias n) that s selects, with their health, and the hosts of networks with at most
+// maxHostsNamed hosts.
 func (b *Queries) networks(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.NetworkView, error) {
 	views, err := collect(ctx, b, networkSQL+s.conditions()+tail, &s, scanNetwork)
 	if err != nil || len(views) == 0 {

@@ -44,7 +44,7 @@ func poolView(a fleet.Actor, r db.Pool, groups []poolGroup, first fleet.Room) fl
 	return v
 }
 
-// poolRows reads pools p.
+// poolRows reads the pools (alias p) that s selects.
 func (b *Queries) poolRows(ctx context.Context, s statement, tail string) ([]db.Pool, error) {
 	return collect(ctx, b, "SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at FROM pools p"+s.conditions()+tail, &s,
 		func(x pgx.CollectableRow) (r db.Pool, err error) {

@@ -21,7 +21,7 @@ var securityGroupOrders = orders[fleet.SecurityGroupView]{
 	"name": {[]column{textColumn("g.name"), textColumn("g.id")}, func(v fleet.SecurityGroupView) []string { return []string{v.Name, string(v.ID)} }},
 }
 
-// securityGroupSQL reads groups g. It counts NICs only of VMs that the actor sees.
+// securityGroupSQL selects groups under the alias g. It counts NICs only of VMs that the actor sees.
 func securityGroupSQL(s *statement, a fleet.Actor) string {
 	nicCount := "SELECT count(*) FROM nic_groups n WHERE n.group_id = g.id"
 	if !policy.AllProjects(a) {
@@ -54,7 +54,7 @@ func (b *Queries) ListSecurityGroups(ctx context.Context, a fleet.Actor, q fleet
 	return p.cut(views), err
 }
 
-// knownGroups limits groups g to global groups and those of projects that the actor sees.
+// knownGroups limits groups (alias g) to global groups and those of projects that the actor sees.
 func (s *statement) knownGroups(a fleet.Actor) {
 	if !policy.AllProjects(a) {
 		s.and("g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)))

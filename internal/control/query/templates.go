@@ -21,8 +21,8 @@ var templateOrders = orders[fleet.TemplateView]{
 	}},
 }
 
-// knownTemplates limits templates t to those that the actor may know: without permission to see hosts, only templates
-// published to the actor's projects.
+// knownTemplates limits templates (alias t) to those that the actor may know: without permission to see hosts, only
+// templates published to the actor's projects.
 func (s *statement) knownTemplates(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
 		s.and("EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)) + "))")
@@ -79,7 +79,7 @@ func (b *Queries) GetTemplate(ctx context.Context, a fleet.Actor, id fleet.Templ
 	return views[0], nil
 }
 
-// templates reads templates t with their versions and grants, redacted for the actor.
+// templates reads the templates (alias t) that s selects, with their versions and grants, redacted for the actor.
 func (b *Queries) templates(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.TemplateView, error) {
 	views, err := collect(ctx, b, templateSQL+s.conditions()+tail, &s, func(x pgx.CollectableRow) (v fleet.TemplateView, err error) {
 		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.TemplateVersion{}

@@ -18,7 +18,7 @@ type vmShape struct {
 }
 
 // Names and meters are subqueries, evaluated only for the rows of the page. Joins would take longer to plan than to
-// execute, because the join order is never in question.
+// execute, although only one join order makes sense.
 const (
 	vmNames = `(SELECT h.name FROM hosts h WHERE h.id = v.host_id) AS host_name, (SELECT p.name FROM projects p WHERE p.id = v.project_id) AS project_name,
 		s.looked_at, now()`
