@@ -126,7 +126,7 @@ func TestInvalidUseOfTemplateRefused(t *testing.T) {
 	if tasks, err := s.DeleteTemplateVersion(t.Context(), s.member, control.TemplateVersion{TemplateID: other.ID, VersionID: told.ID}, "Other"); err != nil || len(tasks) != 0 {
 		t.Errorf("%v %v", tasks, err)
 	}
-	// The version is usable: only the VM's name is refused.
+	// The older version is offered again: only the VM's name, which is in use, is refused.
 	if err := with(control.From{TemplateID: other.ID})(); fleet.CodeOf(err) != fleet.Conflict {
 		t.Error(err)
 	}
