@@ -118,7 +118,7 @@ func TestEmptyPageRedirectsToFirst(t *testing.T) {
 	}
 	b.get(path).is(t, http.StatusOK).has(t, "vm-2")
 	b.get("/vms?after=zzz").is(t, http.StatusBadRequest).has(t, "out of date")
-	b.get(second+"&before=x").is(t, http.StatusBadRequest).has(t, "Give one of the two")
+	b.get(second+"&before=x").is(t, http.StatusBadRequest).has(t, "Give only one cursor")
 	p.exec("DELETE FROM vms")
 	b.get(path).is(t, http.StatusOK).has(t, "No VMs yet")
 }

@@ -14,17 +14,17 @@ func (r *refusing) ofSources() []refusal {
 		return refusal{what: what, sent: sent{"from": from}, at: at, says: says, how: created}
 	}
 	return []refusal{
-		c("an empty source", "from", "Name a template, a VM or an appliance.", sent{}),
-		c("two sources", "from", "Name a template, a VM or an appliance.", sent{"templateId": fleet.NewID[string](), "vmId": r.off}),
-		c("an unknown template as source", "from.templateId", "There is no such template", sent{"templateId": fleet.NewID[string]()}),
-		c("a template with an invalid id as source", "from.templateId", "There is no such template", sent{"templateId": "x'/>\x00"}),
-		c("an unknown VM as source", "from.vmId", "There is no such VM.", sent{"vmId": fleet.NewID[string]()}),
-		c("a VM with an invalid id as source", "from.vmId", "There is no such VM.", sent{"vmId": "-rf\x00"}),
-		c("a snapshot without its VM as source", "from.snapshotId", "Name the VM whose snapshot it is.", sent{"snapshotId": "s1", "templateId": fleet.NewID[string]()}),
-		c("an unknown snapshot as source", "-", "snapshot", sent{"vmId": r.off, "snapshotId": fleet.NewID[string]()}).as(http.StatusNotFound),
-		c("an unknown file as source", "-", "no-such.ova", sent{"appliance": sent{"poolId": r.stored, "volume": "no-such.ova"}}).as(http.StatusNotFound),
-		c("a file with a path traversal as source", "-", ".", sent{"appliance": sent{"poolId": r.stored, "volume": "../../x.ova"}}).as(http.StatusNotFound),
-		c("a file that is no appliance as source", "-", "is no appliance", sent{"appliance": sent{"poolId": r.stored, "volume": "debian-12.qcow2"}}).as(http.StatusNotFound),
+		c("from nothing", "from", "Name a template, a VM or an appliance.", sent{}),
+		c("from two things", "from", "Name a template, a VM or an appliance.", sent{"templateId": fleet.NewID[string](), "vmId": r.off}),
+		c("from a template that is none", "from.templateId", "There is no such template", sent{"templateId": fleet.NewID[string]()}),
+		c("from a template of a strange name", "from.templateId", "There is no such template", sent{"templateId": "x'/>\x00"}),
+		c("from a VM that is none", "from.vmId", "There is no such VM.", sent{"vmId": fleet.NewID[string]()}),
+		c("from a VM of a strange name", "from.vmId", "There is no such VM.", sent{"vmId": "-rf\x00"}),
+		c("from a snapshot of no VM", "from.snapshotId", "Name the VM that has the snapshot.", sent{"snapshotId": "s1", "templateId": fleet.NewID[string]()}),
+		c("from a snapshot that is none", "-", "snapshot", sent{"vmId": r.off, "snapshotId": fleet.NewID[string]()}).as(http.StatusNotFound),
+		c("from a file that is none", "-", "no-such.ova", sent{"appliance": sent{"poolId": r.stored, "volume": "no-such.ova"}}).as(http.StatusNotFound),
+		c("from a file that climbs", "-", ".", sent{"appliance": sent{"poolId": r.stored, "volume": "../../x.ova"}}).as(http.StatusNotFound),
+		c("from a file that is no appliance", "-", "is no appliance", sent{"appliance": sent{"poolId": r.stored, "volume": "debian-12.qcow2"}}).as(http.StatusNotFound),
 		two("a clone on another host", "hostId", "Disks are copied on the host of the VM.", sent{"from": sent{"vmId": r.off}, "hostId": r.other}, created),
 		two("a linked clone of a VM", "spec.disks[0].overlay", "A clone of a VM is a full copy", sent{"from": sent{"vmId": r.off}, "spec.disks[0].overlay": true}, created),
 		two("a clone with more disks", "spec.disks", "has 1 disks, and each of them is copied", sent{"from": sent{"vmId": r.off}, "spec.disks[1].sizeBytes": 1}, created),
@@ -98,7 +98,7 @@ func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
 		default:
 			t.Fatalf("%s: add a valid value to reservedValues", f.Name)
 		}
-		s, says := sent{"spec." + f.Name: value}, "Only those who may change infrastructure choose "+f.Type
+		s, says := sent{"spec." + f.Name: value}, "Only those who may change infrastructure may choose "+f.Type
 		switch f.Name {
 		case "boot.initrd", "boot.cmdline":
 			s["spec.boot.kernel"] = r.volume("vmlinuz")
@@ -111,14 +111,14 @@ func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
 	}
 	nodes := []any{sent{"cpus": "0", "memoryMiB": 512, "nodes": "0"}, sent{"cpus": "1", "memoryMiB": 512}}
 	return append(out,
-		two("a tenant's host nodes of a NUMA node", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA nodes", sent{"spec.numa": nodes}, tenant),
-		two("a tenant's edit of a NUMA node's host nodes", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA nodes", sent{"spec.numa": nodes}, tenants),
-		two("a tenant's CPU shares", "spec.cpu.shares", "Only those who may change infrastructure choose this of CPU shares: more than 1024", sent{"spec.cpu.shares": 1025}, tenant),
-		two("a tenant's edit of CPU shares", "spec.cpu.shares", "Only those who may change infrastructure choose this of CPU shares: more than 1024", sent{"spec.cpu.shares": 1025}, tenants),
+		two("a tenant's host nodes of a NUMA node", "spec.numa[0].nodes", "Only those who may change infrastructure may choose this value of NUMA nodes", sent{"spec.numa": nodes}, tenant),
+		two("a tenant's edit of nodes", "spec.numa[0].nodes", "Only those who may change infrastructure may choose this value of NUMA nodes", sent{"spec.numa": nodes}, tenants),
+		two("a tenant's CPU shares", "spec.cpu.shares", "Only those who may change infrastructure may choose this value of CPU shares: more than 1024", sent{"spec.cpu.shares": 1025}, tenant),
+		two("a tenant's edit of CPU shares", "spec.cpu.shares", "Only those who may change infrastructure may choose this value of CPU shares: more than 1024", sent{"spec.cpu.shares": 1025}, tenants),
 		two("a tenant's rule of hosts", "spec.rules[0].of", "Only people who can see hosts may name hosts in a rule.", sent{"spec.rules": []any{sent{"of": "host", "name": "host-1"}}}, tenant),
 		two("a tenant's edit to a rule of hosts", "spec.rules[0].of", "Only people who can see hosts may name hosts in a rule.", sent{"spec.rules": []any{sent{"of": "hostLabels", "name": "ssd"}}}, tenants),
 		one("a tenant's overcommit", "overcommit", true, "Only those who may change infrastructure may overcommit", tenant),
-		one("a tenant's NIC without anti-spoofing", "spec.nics[0].antiSpoofing", false, "Only those who run hosts may let a guest use other addresses", tenant),
+		one("a tenant's guest with other addresses", "spec.nics[0].antiSpoofing", false, "Only those who may change infrastructure may turn anti-spoofing off", tenant),
 		two("a tenant's bridge", "spec.nics[0].bridge", "br0 is not open to this project.", sent{"spec.nics[0]": sent{"bridge": "br0"}}, tenant),
 		two("a tenant's NIC on a network that no host has", "hostId", `2 hosts: no active network "elsewhere".`, sent{"spec.nics[0].network": "elsewhere"}, tenant),
 		two("a tenant's unpublished volume", "hostId", `2 hosts: no volume "secret.qcow2" in pool nfs.`, sent{"spec.disks[0].image": r.volume("secret.qcow2")}, tenant),
@@ -131,17 +131,17 @@ func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
 // ofEdits returns cases about changes that an edit may never make, or not while the VM is running.
 func (r *refusing) ofEdits() []refusal {
 	return []refusal{
-		one("a smaller disk size", "spec.disks[0].sizeBytes", 1<<30, "A disk only grows", edited),
-		one("an edit of a disk's volume", "spec.disks[0].volume", "other.qcow2", "The VM has no disk of this name.", edited),
-		two("a disk with another disk's volume", "spec.disks[1].volume", "Disk 1 is this volume already.", sent{"spec.disks[1]": sent{"poolId": r.stored, "volume": "off-1.qcow2", "sizeBytes": 2 << 30}}, edited),
-		one("an edit of the firmware of a running VM", "spec.firmware", "bios", "This can be changed only while the VM is off", onlineVM),
-		two("encryption of a disk by an edit", "spec.disks[0]", "This is not changed by an edit", sent{"spec.disks[0].encryption": "luks"}, edited),
-		one("a word as a number", "spec.cpus", "two", "Give a whole number."),
-		one("a fraction as a whole number", "spec.cpus", 1.5, "Give a whole number."),
-		one("a number that overflows", "spec.memoryMiB", 1e30, "The field cannot hold this value."),
-		one("a word as a list", "spec.nics", "all", "Give a list."),
-		one("a list as a label's value", "labels.a", []int{1}, "Give a text."),
-		one("an unknown field", "spec.cpuz", 2, "There is no such field here"),
-		one("an unknown field of a disk", "spec.disks[0].path", "/etc/shadow", "There is no such field here"),
+		one("a disk that shrinks", "spec.disks[0].sizeBytes", 1<<30, "Disks cannot shrink", edited),
+		one("another volume", "spec.disks[0].volume", "other.qcow2", "The VM has no disk of this name.", edited),
+		two("a disk twice", "spec.disks[1].volume", "Disk 1 is this volume already.", sent{"spec.disks[1]": sent{"poolId": r.stored, "volume": "off-1.qcow2", "sizeBytes": 2 << 30}}, edited),
+		one("another firmware while it is on", "spec.firmware", "bios", "This can be changed only while the VM is off", onlineVM),
+		two("a disk that is encrypted afterwards", "spec.disks[0]", "This cannot be changed by an edit", sent{"spec.disks[0].encryption": "luks"}, edited),
+		one("a number that is a word", "spec.cpus", "two", "Give a whole number."),
+		one("a number that is broken", "spec.cpus", 1.5, "Give a whole number."),
+		one("a number that is endless", "spec.memoryMiB", 1e30, "This is no value of the field."),
+		one("a list that is none", "spec.nics", "all", "Give a list."),
+		one("a label that is a list", "labels.a", []int{1}, "Give a text."),
+		one("a field that is none", "spec.cpuz", 2, "There is no such field here"),
+		one("a disk's field that is none", "spec.disks[0].path", "/etc/shadow", "There is no such field here"),
 	}
 }

@@ -60,7 +60,7 @@ func TestInvalidSavedViewsRefused(t *testing.T) {
 	a.lacks(t, "<html")
 	long := strings.Repeat("n", 61)
 	b.post("/views/vms", url.Values{"name": {long}}).is(t, http.StatusUnprocessableEntity).has(t, "<html", "at most 60 characters", `value="`+long+`"`)
-	b.post("/views/vms", url.Values{"name": {"n"}, "query": {"filter=" + strings.Repeat("x", 2000)}}).is(t, http.StatusUnprocessableEntity).has(t, "too long to be kept")
+	b.post("/views/vms", url.Values{"name": {"n"}, "query": {"filter=" + strings.Repeat("x", 2000)}}).is(t, http.StatusUnprocessableEntity).has(t, "cannot be saved")
 	p.exec("INSERT INTO saved_views (id, user_id, list, name, query) SELECT n::text, 'mara', 'vms', n::text, '' FROM generate_series(1, 50) n")
 	b.post("/views/vms", url.Values{"name": {"n"}}).is(t, http.StatusConflict).has(t, "50 views of this list already")
 	b.post("/views/vms", url.Values{"name": {"n"}}, hx("")...).is(t, http.StatusUnprocessableEntity).has(t, "50 views of this list already")

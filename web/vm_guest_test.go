@@ -78,7 +78,7 @@ func TestVMPageShowsProtection(t *testing.T) {
 	page := "/vms/" + string(vm)
 	mia, other := p.tenant("mia", shop), p.tenant("max", shop)
 	mia.get(page+"/protection").has(t, "Protect from deletion", `name="reason"`, `type="datetime-local"`)
-	mia.post(page+"/protection", url.Values{"locked": {"yes"}}).is(t, http.StatusUnprocessableEntity).has(t, "Say why it is locked", "checked")
+	mia.post(page+"/protection", url.Values{"locked": {"yes"}}).is(t, http.StatusUnprocessableEntity).has(t, "Give the reason for the lock", "checked")
 	mia.post(page+"/protection", url.Values{"expiresAt": {"tomorrow"}}).is(t, http.StatusUnprocessableEntity).has(t, "Give a time in UTC", `value="tomorrow"`)
 	mia.post(page+"/protection", url.Values{"expiresAt": {"2001-01-01T00:00"}}).is(t, http.StatusUnprocessableEntity).has(t, "Choose a future time within 20 years.")
 	soon := time.Now().UTC().Add(48 * time.Hour)

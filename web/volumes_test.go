@@ -59,7 +59,7 @@ func TestVolumeFormsQueueVolumeTasks(t *testing.T) {
 	if start := b.get(at("fetch") + "?start=00000000-0000-7000-8000-000000440001"); !strings.Contains(start.body, `value="https://cloud.debian.org/images/cloud/bookworm/latest/SHA512SUMS"`) || !strings.Contains(start.body, "another for each build of Debian 12") {
 		t.Errorf("the form of a well-known image: %s", start.main())
 	}
-	send("no larger", one, url.Values{"size": {"0.0009"}}, http.StatusUnprocessableEntity, "only grows")
+	send("no larger", one, url.Values{"size": {"0.0009"}}, http.StatusUnprocessableEntity, "cannot shrink")
 	send("a wrong name", at("delete")+"?volume=data.raw", url.Values{"confirm": {"data"}}, http.StatusUnprocessableEntity, "Type the volume")
 	send("larger", one, url.Values{"size": {"1"}}, http.StatusSeeOther, "")
 	send("a second order", at("delete")+"?volume=data.raw", url.Values{"confirm": {"data.raw"}}, http.StatusConflict, "grow volume")

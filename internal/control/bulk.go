@@ -267,7 +267,7 @@ func (c *Control) startChild(ctx context.Context, q *db.Queries, actors map[flee
 
 // currentActor returns the person who requested the task, with that person's current permissions.
 func currentActor(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) (fleet.Actor, error) {
-	noAccount := fleet.Errorf(fleet.Unauthorized, "Not done: the account of %s is gone or disabled.", p.CreatedBy)
+	noAccount := fleet.Errorf(fleet.Unauthorized, "Not done: the account of %s is deleted or disabled.", p.CreatedBy)
 	if p.UserID == nil {
 		return fleet.Actor{}, noAccount
 	}

@@ -218,7 +218,7 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	s.exec(`UPDATE users SET disabled = true WHERE id = $1`, s.member.UserID)
 	s.beginTasks()
 	child, err = s.ListTasks(t.Context(), chief, fleet.Query{Filter: "parent:" + string(task.ID)})
-	if err != nil || child.Items[0].Error != "Not done: the account of mia is gone or disabled." || s.get(vms[0].ID).Spec.Power != fleet.Running {
+	if err != nil || child.Items[0].Error != "Not done: the account of mia is deleted or disabled." || s.get(vms[0].ID).Spec.Power != fleet.Running {
 		t.Errorf("%+v %v", child, err)
 	}
 }
@@ -340,7 +340,7 @@ func TestCancelBulkTaskCancelsPendingChildren(t *testing.T) {
 	if n := s.count("jobs WHERE state = 'queued'"); n != 0 {
 		t.Error("a cancelled child started")
 	}
-	s.wantRefused("twice", fleet.Conflict, "No part of this task is waiting", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
+	s.wantRefused("twice", fleet.Conflict, "No job of this task is waiting", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
 	s.endJob(vms[1].ID, "done")
 	s.settledAs(task.ID, fleet.JobCancelled, 100, fleet.Steps{Done: 1, Cancelled: 2})
 

@@ -59,7 +59,7 @@ func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID)
 			return err
 		}
 		if added == 0 {
-			return fleet.Errorf(fleet.TooMany, "You have asked for %d consoles that have not opened. Wait half a minute and try again.", maxTickets)
+			return fleet.Errorf(fleet.TooMany, "You have requested %d consoles that are not open yet. Wait half a minute and try again.", maxTickets)
 		}
 		return store.Audit(ctx, q, a, "vm.console", fleet.SubjectVM(id), vm.Name, "")
 	})

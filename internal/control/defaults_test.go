@@ -95,7 +95,7 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 	s.wantRefused("a pool that does not exist", fleet.Invalid, "no such pool", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: "none"}))
 	s.wantRefused("a member's", fleet.Forbidden, "", update(s.member, identity.ProjectInput{Name: "red"}))
 	luns := s.addPool("luns", `{"kind":"iscsi","server":"nas","target":"iqn.2026-01.example:x","shared":true}`, s.h1)
-	s.wantRefused("a pool of LUNs", fleet.Invalid, "no disk is made in it", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: luns}))
+	s.wantRefused("a pool of LUNs", fleet.Invalid, "Quantix cannot make disks in", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: luns}))
 	if err := s.GrantNetwork(t.Context(), chief, lan, s.red); err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,7 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 		case err != nil:
 			return j, err
 		case !spec.Kind.Is().Files:
-			return j, fleet.Errorf(fleet.Conflict, "Disk %d of %s is in a block pool, which exports nothing. Move the disk to a file pool first.", i+1, vm.Name)
+			return j, fleet.Errorf(fleet.Conflict, "Disk %d of %s is in a block pool, from which nothing can be exported. Move the disk to a file pool first.", i+1, vm.Name)
 		}
 		if err := checkDiskIdle(ctx, q, vm, d.Ref()); err != nil {
 			return j, err

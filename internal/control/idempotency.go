@@ -84,7 +84,7 @@ func storedAnswer(ctx context.Context, q *db.Queries, a fleet.Actor, k Key, hash
 	answer, ok := auth.Unseal(k.Secret, k.Name, before.Answer)
 	switch {
 	case !ok:
-		return nil, fleet.Errorf(fleet.Conflict, "This request was done already, with the same Idempotency-Key and another API token. Only that token gets the response.")
+		return nil, fleet.Errorf(fleet.Conflict, "This request was done already, with the same Idempotency-Key but another API token. Only that token gets the response.")
 	case !bytes.Equal(before.Request, hash):
 		return nil, fleet.Errorf(fleet.Conflict, "This Idempotency-Key was used for another request. Use a new key for a new request.")
 	}

@@ -183,7 +183,7 @@ func addVersion(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.I
 func addCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet.ImageVersionID, v query.VolumeOn) error {
 	n, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: version, PoolID: v.PoolID, Host: string(v.On()), Volume: v.Name, AddedBy: a.Name})
 	if err == nil && n == 0 {
-		err = fleet.Errorf(fleet.Conflict, "The library has %s already. Look for it among the images.", v.Name)
+		err = fleet.Errorf(fleet.Conflict, "The library has %s already. Use that image.", v.Name)
 	}
 	return err
 }

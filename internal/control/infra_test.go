@@ -223,7 +223,7 @@ func TestUnusedConsoleTicketsAreLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.wantRefused("one more", fleet.TooMany, "have not opened", func() error { _, err := open(s.member); return err })
+	s.wantRefused("one more", fleet.TooMany, "are not open yet", func() error { _, err := open(s.member); return err })
 	other := chief
 	other.Session = "another browser"
 	if _, err := open(other); err != nil {
@@ -235,7 +235,7 @@ func TestUnusedConsoleTicketsAreLimited(t *testing.T) {
 	if _, err := open(s.member); err != nil {
 		t.Errorf("after one was used: %v", err)
 	}
-	s.wantRefused("one ticket too many again", fleet.TooMany, "have not opened", func() error { _, err := open(s.member); return err })
+	s.wantRefused("one ticket too many again", fleet.TooMany, "are not open yet", func() error { _, err := open(s.member); return err })
 	s.exec(`UPDATE console_tickets SET expires_at = now() WHERE used_at IS NULL`)
 	if _, err := open(s.member); err != nil {
 		t.Errorf("after they expired: %v", err)

@@ -339,7 +339,7 @@ func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 		return err
 	}
 	s.setNetworkStatus(v.ID, s.h2, `{"active":true,"foreign":true}`)
-	s.wantRefused("assign beside a different network of the same name", fleet.Invalid, "h2 has a network named lan already, which was not made by Quantix.", assign)
+	s.wantRefused("assign beside a different network of the same name", fleet.Invalid, "h2 has a network named lan already, which Quantix did not make.", assign)
 	s.setNetworkStatus(v.ID, s.h2, `{"active":true}`) // a status of a former assignment
 	if err := assign(); err != nil {
 		t.Error(err)

@@ -119,9 +119,9 @@ func TestNetworkInUnderlaySubnetRefused(t *testing.T) {
 		}
 	}
 	s.define("over", overlaySpec(100), s.h1)
-	s.wantRefused("guests in the underlay", fleet.Invalid, "10.50.0.0/25 of network nat overlaps 10.50.0.0/24, in which the hosts of the overlay over on h1 reach one another", create("nat", natSpec("10.50.0.1/25"), s.h1))
+	s.wantRefused("guests in the underlay", fleet.Invalid, "10.50.0.0/25 of network nat overlaps 10.50.0.0/24, the underlay subnet of the network over on h1", create("nat", natSpec("10.50.0.1/25"), s.h1))
 	s.define("nat", natSpec("10.50.0.1/25"), s.h2)
-	s.wantRefused("an underlay within a guest network", fleet.Invalid, "10.50.0.0/24, in which the hosts are to reach one another, overlaps 10.50.0.0/25 of network nat on h2, where guests are", create("late", overlaySpec(101), s.h2))
+	s.wantRefused("an underlay within a guest network", fleet.Invalid, "The underlay subnet 10.50.0.0/24 overlaps the guests' subnet 10.50.0.0/25 of network nat on h2", create("late", overlaySpec(101), s.h2))
 	found := fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 102, Underlay: "192.168.0.0/16"}
 	s.exec(`UPDATE assignments SET status = status || '{"subnets":["192.168.122.0/24"]}' WHERE host_id = $1 AND network_id = (SELECT id FROM networks WHERE name = 'default')`, s.h1)
 	s.wantRefused("an underlay within a discovered network", fleet.Invalid, "overlaps 192.168.122.0/24 of network default on h1", create("late", found, s.h1))

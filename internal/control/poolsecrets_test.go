@@ -194,7 +194,7 @@ func TestLUNBelongsToOneVM(t *testing.T) {
 	s.wantRefused("the same LUN", fleet.Invalid, "unit:0:0:1 is a disk of the VM db already", create(chief, "other", lun("unit:0:0:1")))
 	s.wantRefused("one LUN twice", fleet.Invalid, "another disk of this VM", create(chief, "other", lun("unit:0:0:2"), lun("unit:0:0:2")))
 	s.wantRefused("no such LUN", fleet.Invalid, "has no volume", create(chief, "other", lun("unit:0:0:9")))
-	s.wantRefused("a tenant", fleet.Invalid, "Only those who run the hosts", create(s.member, "other", lun("unit:0:0:2")))
+	s.wantRefused("a tenant", fleet.Invalid, "Only those who may change infrastructure may attach", create(s.member, "other", lun("unit:0:0:2")))
 	s.wantRefused("a new disk there", fleet.Invalid, "makes no volumes", create(chief, "other", fleet.Disk{PoolID: san, SizeBytes: 1 << 30}))
 	s.wantRefused("an existing volume as exclusive disk", fleet.Invalid, "makes a volume for each disk", create(chief, "other", fleet.Disk{PoolID: s.nfs, Volume: "debian.qcow2", Existing: true}))
 	s.wantRefused("with a size", fleet.Invalid, "as large as that is", create(chief, "other", fleet.Disk{PoolID: san, Volume: "unit:0:0:2", Existing: true, SizeBytes: 1}))
@@ -204,7 +204,7 @@ func TestLUNBelongsToOneVM(t *testing.T) {
 	for act, do := range s.volumeRequests(of) {
 		s.wantRefused(string(act)+" a LUN", fleet.Conflict, "The volume is a LUN, which other systems may", do)
 	}
-	s.wantRefused("a new volume", fleet.Conflict, "No volumes are made", func() error {
+	s.wantRefused("a new volume", fleet.Conflict, "Quantix cannot make volumes", func() error {
 		_, err := s.CreateVolume(t.Context(), chief, san, control.NewVolume{Name: "x", Format: "raw", SizeBytes: 1 << 20})
 		return err
 	})

@@ -27,7 +27,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	if err := set(nil); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("a group of one project", fleet.Invalid, "The fleet has no such security group", func() error { return set(nil, own.ID) })
+	s.wantRefused("a group of one project", fleet.Invalid, "There is no such security group for all projects", func() error { return set(nil, own.ID) })
 	s.wantRefused("an unknown group", fleet.Invalid, "no such security group", func() error { return set(nil, fleet.NewID[fleet.SecurityGroupID]()) })
 	made := func(a fleet.Actor, name string) fleet.VMView {
 		t.Helper()
@@ -153,7 +153,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		_, _, err := s.UpdateVM(t.Context(), s.member, stray.ID, control.UpdateVM{Spec: &spec})
 		return err
 	}
-	s.wantRefused("a tenant who moves a NIC without anti-spoofing", fleet.Invalid, "Only those who run hosts", func() error { return elsewhere(&off) })
+	s.wantRefused("a tenant who moves a NIC without anti-spoofing", fleet.Invalid, "may turn anti-spoofing off", func() error { return elsewhere(&off) })
 	if err := elsewhere(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	follow()
 	is("it says on", router.ID, "strict guard true, of the port group [securityGroups antiSpoofing]")
 	is("a NIC that does not follow in that", early.ID, "own guard false, of the port group []")
-	s.wantRefused("a tenant who switches anti-spoofing off", fleet.Invalid, "Only those who run hosts", func() error {
+	s.wantRefused("a tenant who switches anti-spoofing off", fleet.Invalid, "may turn anti-spoofing off", func() error {
 		spec := s.get(router.ID).Spec
 		spec.NICs[0].AntiSpoofing = &off
 		_, _, err := s.UpdateVM(t.Context(), s.member, router.ID, control.UpdateVM{Spec: &spec})

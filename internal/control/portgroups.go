@@ -53,7 +53,7 @@ func checkDefaults(ctx context.Context, q *db.Queries, ids []fleet.SecurityGroup
 	var checks fleet.Checks
 	for i, id := range ids {
 		if !usable[id] {
-			checks.Add(fmt.Sprintf("securityGroups[%d]", i), "The fleet has no such security group. A port group gives only groups that every project may use.")
+			checks.Add(fmt.Sprintf("securityGroups[%d]", i), "There is no such security group for all projects. A port group can only give security groups that all projects may use.")
 		}
 	}
 	return checks.Err()

@@ -61,7 +61,7 @@ func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.Ne
 }
 
 func noDHCP() error {
-	return fleet.Errorf(fleet.Conflict, "The hosts give out no IPv4 addresses in this network, so none can be reserved.")
+	return fleet.Errorf(fleet.Conflict, "DHCP for IPv4 is off in this network, so no address can be reserved.")
 }
 
 // checkLease checks the complete network definition and reports faults at the fields of the new lease.
@@ -105,7 +105,7 @@ func (c *Control) FreeAddress(ctx context.Context, a fleet.Actor, id fleet.Netwo
 		detail := (*leases)[i].IP + " for " + (*leases)[i].MAC
 		*leases = slices.Delete(*leases, i, i+1)
 		if len(*leases) == 0 && len(s.IPv4.DHCP.Ranges) == 0 {
-			return "", fleet.Errorf(fleet.Conflict, "It is the last address that DHCP gives out in this network. Reserve another one first.")
+			return "", fleet.Errorf(fleet.Conflict, "This is the last address that DHCP assigns in this network. Reserve another address first.")
 		}
 		return detail, nil
 	})

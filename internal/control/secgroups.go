@@ -174,7 +174,7 @@ func (c *Control) changeGroup(ctx context.Context, a fleet.Actor, id fleet.Secur
 			return err
 		}
 		if row.DeletedAt != nil {
-			return fleet.Errorf(fleet.Conflict, "The security group %s is being deleted: its hosts have yet to remove it.", row.Name)
+			return fleet.Errorf(fleet.Conflict, "The security group %s is being deleted: some hosts have not removed it yet.", row.Name)
 		}
 		return do(q, row)
 	})
@@ -260,7 +260,7 @@ func groupInUse(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) er
 	if hidden {
 		why = append(why, "others use it")
 	}
-	return fleet.Errorf(fleet.Conflict, "The security group %s is in use. %s. Remove it there first.", name, strings.Join(why, "; "))
+	return fleet.Errorf(fleet.Conflict, "The security group %s is in use: %s. Remove it there first.", name, strings.Join(why, "; "))
 }
 
 // RetrySecurityGroup asks all hosts that failed to apply the group to try again.

@@ -263,7 +263,7 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 		{"a member deletes another project's", fleet.NotFound, "", drop(s.member, theirs.ID)},
 		{"a NIC in another project's", fleet.Invalid, "There is no such security group", setGroup(s.member, a.ID, theirs.ID)},
 		{"an administrator puts a NIC in another project's", fleet.Invalid, "There is no such security group", setGroup(chief, a.ID, theirs.ID)},
-		{"a member takes the guard off", fleet.Invalid, "Only those who run hosts", guard(s.member, false)},
+		{"a member takes the guard off", fleet.Invalid, "may turn anti-spoofing off", guard(s.member, false)},
 		{"a name twice", fleet.Conflict, "exists already", func() error {
 			_, err := s.CreateSecurityGroup(t.Context(), s.member, control.CreateSecurityGroup{ProjectID: s.red, Name: "web"})
 			return err
@@ -315,7 +315,7 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 	}
 	spec := smallSpec
 	spec.NICs = []fleet.NIC{{Network: "default", AntiSpoofing: &no}}
-	s.wantRefused("a tenant's NIC without anti-spoofing", fleet.Invalid, "Only those who run hosts", func() error {
+	s.wantRefused("a tenant's NIC without anti-spoofing", fleet.Invalid, "may turn anti-spoofing off", func() error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "d", Spec: spec})
 		return err
 	})

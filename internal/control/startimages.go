@@ -161,7 +161,7 @@ func startNameTaken(err error, name string) error {
 	case !errors.As(err, &pg) || pg.ConstraintName != "start_image_name_taken":
 		return err
 	case name == "":
-		return fleet.Errorf(fleet.Conflict, "An entry that was added has the name of one that came with Quantix. Rename or remove it, and restore again.")
+		return fleet.Errorf(fleet.Conflict, "An added entry has the same name as a built-in entry. Rename or remove the added entry, and restore again.")
 	}
 	text := fmt.Sprintf("The list has an entry named %q already. Change that one, or choose another name.", name)
 	return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}

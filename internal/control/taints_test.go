@@ -66,7 +66,7 @@ func TestTenantsCannotSetTolerations(t *testing.T) {
 	s.setTaints(s.h2, "secret")
 	s.wantRefused("a member's VM", fleet.Invalid, "No host can take this VM. 2 hosts: reserved for other VMs by a taint.", func() error { _, err := s.createTolerant(s.member, "one", "", ""); return err })
 	for _, tolerations := range []string{"gpu", "*"} {
-		s.wantRefused("a member's toleration", fleet.Invalid, "Only those who may change infrastructure choose tolerations", func() error { _, err := s.createTolerant(s.member, "one", "", tolerations); return err })
+		s.wantRefused("a member's toleration", fleet.Invalid, "Only those who may change infrastructure may choose tolerations", func() error { _, err := s.createTolerant(s.member, "one", "", tolerations); return err })
 	}
 	v, err := s.createTolerant(chief, "one", "", "gpu")
 	if err != nil {

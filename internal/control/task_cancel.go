@@ -102,7 +102,7 @@ func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task
 		return err
 	}
 	if unasked+waiting == 0 {
-		return fleet.Errorf(fleet.Conflict, "No part of this task is waiting, so nothing can be cancelled.")
+		return fleet.Errorf(fleet.Conflict, "No job of this task is waiting, so nothing can be cancelled.")
 	}
 	return q.SettleParent(ctx, string(t.ID)) // for the response; otherwise the trigger at commit settles the task
 }

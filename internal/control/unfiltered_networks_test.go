@@ -29,7 +29,7 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 		on := fleet.NIC{NetworkID: n.ID}
 		grouped, guarded := on, on
 		grouped.SecurityGroups, guarded.AntiSpoofing = []fleet.SecurityGroupID{group.ID}, &yes
-		s.wantRefused(name+": a security group", fleet.Invalid, "Hosts cannot filter what passes a NIC on "+name+", so a security group would protect nothing there.", func() error { _, err := create("-a", grouped); return err })
+		s.wantRefused(name+": a security group", fleet.Invalid, "Hosts cannot filter the traffic of a NIC on "+name+", so a security group would protect nothing there.", func() error { _, err := create("-a", grouped); return err })
 		s.wantRefused(name+": anti-spoofing", fleet.Invalid, "so anti-spoofing would protect nothing there.", func() error { _, err := create("-a", guarded); return err })
 		v, err := create("-b", on)
 		if err != nil || v.Spec.NICs[0].Guarded() {
@@ -41,7 +41,7 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 			out, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
 			return out, err
 		}
-		s.wantRefused(name+": out of there without a guard", fleet.Invalid, "Only those who run hosts may let a guest use other addresses", func() error { _, err := move(v, lan, &no); return err })
+		s.wantRefused(name+": out of there without a guard", fleet.Invalid, "Only those who may change infrastructure may turn anti-spoofing off", func() error { _, err := move(v, lan, &no); return err })
 		if v, err = move(v, lan, nil); err != nil || !v.Spec.NICs[0].Guarded() {
 			t.Errorf("%s: a NIC moved off the network: %+v %v", name, v.Spec.NICs, err)
 		}

@@ -58,7 +58,7 @@ func diskInKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.Chec
 	case d.Existing && is.Makes && !d.Shareable:
 		c.Add(at+".existing", "Pool %s makes a volume for each disk. Add a new disk, or a shareable disk on an existing raw volume.", pool.Name)
 	case d.Existing && !policy.May(a, policy.InfraChange, ""):
-		c.Add(at+".volume", "Only those who run the hosts may attach an existing volume to a VM.")
+		c.Add(at+".volume", "Only those who may change infrastructure may attach an existing volume to a VM.")
 	case d.Existing:
 		return checkVolumeFree(ctx, q, c, at, disks[:i], *d)
 	}
@@ -92,15 +92,15 @@ func checkVolumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at str
 func checkVolumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, d fleet.Disk, users fleet.VolumeInUse) error {
 	switch {
 	case users.Published:
-		c.Add(at+".volume", "%s is published: the library of images has it. Copy it, and share the copy.", d.Volume)
+		c.Add(at+".volume", "%s is published in the image library. Copy it, and share the copy.", d.Volume)
 	case users.Making != "":
 		c.Add(at+".volume", "The VM %s is being made from %s. Wait until that is done.", users.Making, d.Volume)
 	case users.Drive != "":
-		c.Add(at+".volume", "The VM %s reads %s, in a drive or when it starts. Remove it there first.", users.Drive, d.Volume)
+		c.Add(at+".volume", "The VM %s uses %s in a drive or as a boot file. Remove it there first.", users.Drive, d.Volume)
 	}
 	all, err := q.VolumeSharers(ctx, db.VolumeSharersParams{PoolID: string(d.PoolID), Volume: d.Volume})
 	if err == nil && len(all) > 0 && !all[0].Shares {
-		c.Add(at+".volume", "%s is a disk that the VM %s has for itself. Make it shareable there first.", d.Volume, all[0].Name)
+		c.Add(at+".volume", "%s is an exclusive disk of the VM %s. Make the disk shareable in that VM first.", d.Volume, all[0].Name)
 	}
 	return err
 }
@@ -138,7 +138,7 @@ func checkUnshared(ctx context.Context, q *db.Queries, old fleet.VMView, to flee
 			return store.NotFound(err, "pool")
 		}
 		if pool.Spec.Kind.Is().Makes {
-			checks.Add(at, "%s was there before the VM, which has it only as one that is shareable. Take it out, and give the VM a new disk.", d.Volume)
+			checks.Add(at, "The volume %s existed before the VM, and the VM may use it only as a shareable disk. Detach it, and add a new disk to the VM.", d.Volume)
 			continue
 		}
 		all, err := q.VolumeSharers(ctx, db.VolumeSharersParams{PoolID: string(d.PoolID), Volume: d.Volume})
@@ -158,7 +158,7 @@ func (j volumeJob) fits(spec fleet.PoolSpec) error {
 	var checks fleet.Checks
 	switch {
 	case !is.Makes:
-		return fleet.Errorf(fleet.Conflict, "No volumes are made in a pool of kind %q: its volumes come from the storage.", string(spec.Kind))
+		return fleet.Errorf(fleet.Conflict, "Quantix cannot make volumes in a pool of kind %q: the storage makes them.", string(spec.Kind))
 	case !is.Files && (j.kind == fleet.VolumeFetch || j.kind == fleet.VolumeUpload):
 		return fleet.Errorf(fleet.Conflict, "Images can only be stored in file pools, and this pool is of kind %q.", string(spec.Kind))
 	case !is.Files && j.order.Format != "raw":

@@ -40,7 +40,7 @@ func (c *Control) CreateVMs(ctx context.Context, a fleet.Actor, in CreateVMs) (f
 	}
 	switch {
 	case a.UserID == "":
-		return none, fleet.Errorf(fleet.Forbidden, "Only a person can ask for several VMs.")
+		return none, fleet.Errorf(fleet.Forbidden, "Only a person can create several VMs at once.")
 	case in.ProjectID == "":
 		checks.Add("projectId", "Choose the project.")
 	}
@@ -69,7 +69,7 @@ func (in CreateVMs) checkUnique(c *fleet.Checks) {
 	}
 	for i, d := range in.Spec.Disks {
 		if d.Existing {
-			c.Add(fmt.Sprintf("spec.disks[%d].existing", i), "Several VMs cannot have one LUN.")
+			c.Add(fmt.Sprintf("spec.disks[%d].existing", i), "Several VMs cannot have the same LUN.")
 		}
 	}
 }

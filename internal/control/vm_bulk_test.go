@@ -106,7 +106,7 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 		{"by a viewer", fleet.Forbidden, "do not have permission", ask(s.viewer, "w-{n}", three, nil)},
 		{"by nobody", fleet.Unauthorized, "Sign in", ask(token, "w-{n}", three, nil)},
 		{"one address", fleet.Invalid, "cannot have the same address", ask(chief, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:12:34:56"}} }))},
-		{"one LUN", fleet.Invalid, "cannot have one LUN", ask(chief, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.Disks = []fleet.Disk{{PoolID: s.nfs, Volume: "a", Existing: true}} }))},
+		{"one LUN", fleet.Invalid, "cannot have the same LUN", ask(chief, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.Disks = []fleet.Disk{{PoolID: s.nfs, Volume: "a", Existing: true}} }))},
 		{"no memory", fleet.Invalid, "MiB of memory", ask(chief, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.MemoryMiB = 1 }))},
 		{"no host is large enough", fleet.Invalid, "memory", ask(s.member, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.MemoryMiB = 1 << 20 }))},
 		{"a version that does not exist", fleet.Invalid, "no such version", ask(s.member, "w-{n}", three, func(in *control.CreateVM) { in.From.VersionID = "x" })},

@@ -111,7 +111,7 @@ func TestInvalidUpdateVMRefused(t *testing.T) {
 		"too much":    {s.member, edit(func(s *fleet.VMSpec) { s.MemoryMiB = 17000 }), fleet.Invalid, "Not enough memory"},
 		"taken name":  {s.member, control.UpdateVM{Name: &taken.Name}, fleet.Conflict, `"taken" exists in red`},
 		"image as CD": {s.member, edit(func(to *fleet.VMSpec) { to.ISO = &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"} }), fleet.Invalid, "No ISO image"},
-		"power":       {s.member, edit(func(s *fleet.VMSpec) { s.Power = fleet.Stopped }), fleet.Invalid, "Power is not edited"},
+		"power":       {s.member, edit(func(s *fleet.VMSpec) { s.Power = fleet.Stopped }), fleet.Invalid, "The power state cannot be edited"},
 		"an image": {s.member, edit(func(to *fleet.VMSpec) {
 			to.Disks = []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1, Image: &fleet.Volref{PoolID: s.nfs, Volume: "none.qcow2"}}}
 		}), fleet.Invalid, "No volume"},
@@ -229,7 +229,7 @@ func TestReservedFieldsNeedAdministrator(t *testing.T) {
 		"locked memory": locked(true), "vsock": func(s *fleet.VMSpec) { s.Devices.VSOCK = true }, "huge pages": func(s *fleet.VMSpec) { s.Memory.HugePageKiB = 2048 },
 		"CPU reservation": func(s *fleet.VMSpec) { s.CPU.Reserved = 10 }, "this of CPU shares": func(s *fleet.VMSpec) { s.CPU.Shares = 1025 },
 	} {
-		s.wantRefused(name, fleet.Invalid, "Only those who may change infrastructure choose "+name, func() error {
+		s.wantRefused(name, fleet.Invalid, "Only those who may change infrastructure may choose "+name, func() error {
 			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(v, change))
 			return err
 		})

@@ -42,7 +42,7 @@ func TestCloneVMWaitsForDiskCopies(t *testing.T) {
 			t.Errorf("%s %+v", w.Subject, o)
 		}
 	}
-	s.wantRefused("deleted while a disk is copied", fleet.Conflict, "being copied now", func() error { _, err := s.DeleteVM(t.Context(), s.member, clone.ID, false, ""); return err })
+	s.wantRefused("deleted while a disk is copied", fleet.Conflict, "is being copied", func() error { _, err := s.DeleteVM(t.Context(), s.member, clone.ID, false, ""); return err })
 	again := func(name string) error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, From: &control.From{VMID: vm.ID}})
 		return err
@@ -98,8 +98,8 @@ func TestInvalidCloneRefused(t *testing.T) {
 		{"into another project, by a viewer", fleet.Forbidden, "do not have permission", ask(elsewhere, s.blue, control.CreateVM{})},
 		{"into a project that one may not change", fleet.NotFound, "no such", ask(s.member, s.blue, control.CreateVM{})},
 		{"on another host", fleet.Invalid, "Disks are copied on the host of the VM", ask(s.member, s.red, control.CreateVM{HostID: s.h2})},
-		{"with fewer disks", fleet.Invalid, "each of them is copied", ask(s.member, s.red, control.CreateVM{Spec: spec()})},
-		{"with more disks", fleet.Invalid, "each of them is copied", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs}, fleet.Disk{PoolID: s.nfs})})},
+		{"with fewer disks", fleet.Invalid, "and each is copied", ask(s.member, s.red, control.CreateVM{Spec: spec()})},
+		{"with more disks", fleet.Invalid, "and each is copied", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs}, fleet.Disk{PoolID: s.nfs})})},
 		{"with an image", fleet.Invalid, "cannot have another source", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs, ImageID: image})})},
 		{"with another VM's volume", fleet.Invalid, "cannot have another source", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "a.qcow2"}})})},
 		{"into a pool that does not exist", fleet.Invalid, "", ask(s.member, s.red, control.CreateVM{From: &control.From{VMID: vm.ID, PoolID: fleet.NewID[fleet.PoolID]()}})},

@@ -79,7 +79,7 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 		s.Firmware = fleet.BIOS
 	}
 	if s.Power == fleet.Paused {
-		checks.Add("spec.power", "A new VM is running or stopped. Pause it when it runs.")
+		checks.Add("spec.power", "A new VM can only be running or stopped. Pause the VM when it runs.")
 	}
 	if s.Power == "" {
 		s.Power = fleet.Stopped
@@ -95,7 +95,7 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 	s.HostDevices = withHost(s.HostDevices, in.HostID)
 	for i, d := range s.HostDevices {
 		if k, _ := d.Kind(); d.HostID == "" && k.Place {
-			checks.Add(fmt.Sprintf("spec.hostDevices[%d].device", i), "Choose the host whose device it is.")
+			checks.Add(fmt.Sprintf("spec.hostDevices[%d].device", i), "Choose the host that has the device.")
 		}
 	}
 	for i := range s.Disks {

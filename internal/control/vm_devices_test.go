@@ -214,10 +214,10 @@ func TestHostDeviceIsExclusive(t *testing.T) {
 	create := func(a fleet.Actor) func() error {
 		return func() error { _, err := s.CreateVM(t.Context(), a, order); return err }
 	}
-	s.wantRefused("a tenant's", fleet.Invalid, "Choose the host whose device it is", create(s.member))
+	s.wantRefused("a tenant's", fleet.Invalid, "Choose the host that has the device", create(s.member))
 	order.HostID = s.h1
 	s.wantRefused("a tenant's on that host", fleet.Invalid, "", create(s.member))
-	s.wantRefused("without its host", fleet.Invalid, "Choose the host whose device it is", func() error {
+	s.wantRefused("without its host", fleet.Invalid, "Choose the host that has the device", func() error {
 		in := order
 		in.HostID = ""
 		_, err := s.CreateVM(t.Context(), chief, in)

@@ -169,7 +169,7 @@ func checkDetachable(ctx context.Context, q *db.Queries, old fleet.VMView, to fl
 			return fleet.Errorf(fleet.Conflict, "The disk %s stays: %s", d.Volume, why)
 		}
 		if slices.ContainsFunc(moving, func(m fleet.MovingDisk) bool { return m.Disk == d.Ref() }) {
-			return fleet.Errorf(fleet.Conflict, "The disk %s is being moved to another pool, so it stays. Wait for that, or cancel it in the VM's tasks.", d.Volume)
+			return fleet.Errorf(fleet.Conflict, "The disk %s is being moved to another pool, so it cannot be detached. Wait until that has ended, or cancel it in the VM's tasks.", d.Volume)
 		}
 	}
 	return nil

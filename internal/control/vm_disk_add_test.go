@@ -91,7 +91,7 @@ func TestRawDiskFileNamesEndInRaw(t *testing.T) {
 	spec = got.Spec
 	spec.Disks = slices.Clone(spec.Disks)
 	spec.Disks[2].Format = ""
-	s.wantRefused("another format", fleet.Invalid, "This is not changed by an edit", func() error {
+	s.wantRefused("another format", fleet.Invalid, "This cannot be changed by an edit", func() error {
 		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
 		return err
 	})

@@ -125,7 +125,7 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 	}
 	d.CheckVolume(&checks, "volume", in.Volume, spec.Kind)
 	if !spec.Kind.Is().Makes {
-		return fleet.Errorf(fleet.Conflict, "The disk %s is a volume of the storage, where Quantix cannot make a new one. Detach the disk.", d.Volume)
+		return fleet.Errorf(fleet.Conflict, "The disk %s is in a pool in which Quantix cannot make volumes. Detach the disk.", d.Volume)
 	}
 	if in.Clone && d.Image == nil {
 		checks.Add("clone", "This disk was not made from an image. Choose a blank disk.")
@@ -145,7 +145,7 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 		return err
 	}
 	if taken {
-		checks.Add("volume", "A volume with this name is, or was, in the pool. Choose another name: a new disk never takes the place of data.")
+		checks.Add("volume", "The pool has or had a volume with this name. Choose another name: a new disk never replaces data.")
 		return checks.Err()
 	}
 	hosts, err := candidates(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: []fleet.Disk{d}})

@@ -124,15 +124,15 @@ func TestReplaceMissingDiskUsesNewName(t *testing.T) {
 		return err
 	}
 	for says, in := range map[string]control.NewDisk{
-		"Name the new disk":      {Volume: "../x.qcow2"},
-		"ending in .qcow2":       {Volume: "x.raw"},
-		"was, in the pool":       {Volume: disk.Volume},
-		"A volume with this":     {Volume: "debian.qcow2"},
-		"is, or was":             {Volume: v.Spec.Disks[1].Volume},
-		"not made from an image": {Volume: name, Clone: true},
-		"at most 64 TiB":         {Volume: name, SizeBytes: 1 << 60},
-		"a size above 0":         {Volume: name, SizeBytes: -1},
-		"200 at most, ending in": {},
+		"Name the new disk":       {Volume: "../x.qcow2"},
+		"ending in .qcow2":        {Volume: "x.raw"},
+		"The pool has or had":     {Volume: disk.Volume},
+		"a volume with this name": {Volume: "debian.qcow2"},
+		"never replaces data":     {Volume: v.Spec.Disks[1].Volume},
+		"not made from an image":  {Volume: name, Clone: true},
+		"at most 64 TiB":          {Volume: name, SizeBytes: 1 << 60},
+		"a size above 0":          {Volume: name, SizeBytes: -1},
+		"200 at most, ending in":  {},
 	} {
 		s.wantRefused(says, fleet.Invalid, says, func() error { return replace(chief, in) })
 	}

@@ -72,7 +72,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 
 // acceptedSpec returns the VM's name and spec with the host's values of the fields in seen.
 func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec, error) {
-	stale := fleet.Errorf(fleet.Conflict, "The VM was changed on its host again meanwhile. Reload and look at what it is like now.")
+	stale := fleet.Errorf(fleet.Conflict, "The VM was changed on its host again meanwhile. Reload the page and check the new changes.")
 	name, spec := vm.Name, vm.Spec
 	for field, actual := range seen {
 		i := slices.IndexFunc(vm.Status.Drift, func(d fleet.Drift) bool { return d.Field == field && d.Actual == actual })
@@ -81,7 +81,7 @@ func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec
 		}
 		switch d := vm.Status.Drift[i]; {
 		case d.Take == nil || field == "power":
-			return "", vm.Spec, fleet.Errorf(fleet.Conflict, "The drift of %s cannot be accepted: Quantix has no such setting. Reapply, or leave it.", field)
+			return "", vm.Spec, fleet.Errorf(fleet.Conflict, "The drift of %s cannot be accepted: Quantix has no such setting. Reapply Quantix's definition, or leave the drift.", field)
 		case field == "name":
 			if json.Unmarshal(d.Take, &name) != nil {
 				return "", vm.Spec, unreadable(field)
@@ -102,7 +102,7 @@ func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec
 }
 
 func unreadable(field string) error {
-	return fleet.Errorf(fleet.Conflict, "The host's value of %s is not valid for a VM. Reapply, or change it on the host.", field)
+	return fleet.Errorf(fleet.Conflict, "The host's value of %s is not valid for a VM. Reapply Quantix's definition, or change the value on the host.", field)
 }
 
 // checkAccepted refuses drift that cannot be accepted: disks that are not the VM's own, and NICs without an address.
@@ -111,7 +111,7 @@ func checkAccepted(old, vm fleet.VMView) error {
 	for i, d := range vm.Spec.Disks {
 		twice := slices.ContainsFunc(vm.Spec.Disks[:i], func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 		if twice || !slices.ContainsFunc(old.Spec.Disks, func(o fleet.Disk) bool { return sameDisk(o, d) }) {
-			checks.Add(fmt.Sprintf("spec.disks[%d]", i), "A disk that was attached on the host is not the VM's own, so its drift cannot be accepted.")
+			checks.Add(fmt.Sprintf("spec.disks[%d]", i), "A disk that was attached on the host is not defined in Quantix, so its drift cannot be accepted.")
 		}
 	}
 	for i, n := range vm.Spec.NICs {

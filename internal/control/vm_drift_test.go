@@ -112,14 +112,14 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 	for says, drift := range map[string]fleet.Drift{
 		"at most 16 TiB":            {Field: "memoryMiB", Take: raw("99999999999")},
 		"16384 MiB of memory in":    {Field: "memoryMiB", Take: raw("1000000")},
-		"Enter 1 to":                {Field: "cpus", Take: raw("0")},
+		"Give 1 to":                 {Field: "cpus", Take: raw("0")},
 		"A name has":                {Field: "name", Take: raw(`"../x"`)},
-		"not the VM's own":          {Field: "disks", Take: raw(`[{"poolId":"p","volume":"theirs.qcow2","sizeBytes":1}]`)},
+		"is not defined in Quantix": {Field: "disks", Take: raw(`[{"poolId":"p","volume":"theirs.qcow2","sizeBytes":1}]`)},
 		"no bridge \"br-secret\"":   {Field: "nics", Take: raw(`[{"bridge":"br-secret","mac":"52:54:00:00:00:09"}]`)},
 		"without an address":        {Field: "nics", Take: raw(`[{"network":"default"}]`)},
 		"Another VM has this":       {Field: "nics", Take: raw(`[{"network":"default","mac":"52:54:00:00:00:07"}]`)},
 		"There is no such pool":     {Field: "iso", Take: raw(`{"poolId":"p","volume":"cd.iso"}`)},
-		"firmware must be \"bios\"": {Field: "firmware", Take: raw(`"coreboot"`)},
+		"Firmware is \"bios\"":      {Field: "firmware", Take: raw(`"coreboot"`)},
 	} {
 		drift.Actual = "now"
 		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
@@ -166,7 +166,7 @@ func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 			return all
 		},
 	} {
-		s.wantRefused(name, fleet.Invalid, "not the VM's own", func() error { return say(change) })
+		s.wantRefused(name, fleet.Invalid, "is not defined in Quantix", func() error { return say(change) })
 	}
 	if err := say(func(all []fleet.Disk) []fleet.Disk { all[0].Cache = "writeback"; return all }); err != nil {
 		t.Errorf("another cache: %v", err)

@@ -134,7 +134,7 @@ func (in UpdateVM) on(vm fleet.VMView) fleet.VMView {
 func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 	var checks fleet.Checks
 	if vm.Spec.Power != old.Spec.Power {
-		checks.Add("spec.power", "Power is not edited. Order it: start, shut down, stop, pause or resume the VM.")
+		checks.Add("spec.power", "The power state cannot be edited. Use an action: start, shut down, stop, pause or resume the VM.")
 	}
 	first := map[fleet.Volref]int{}
 	for i, d := range vm.Spec.Disks {
@@ -149,11 +149,11 @@ func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 	for _, c := range changes {
 		switch {
 		case c.When == fleet.Never && shrinks(old, vm, c.Field):
-			checks.Add(c.Field+".sizeBytes", "A disk only grows: %s.", c.Words)
+			checks.Add(c.Field+".sizeBytes", "Disks cannot shrink: %s.", c.Words)
 		case c.When == fleet.Never && fixed(c.Field) != "":
-			checks.Add(c.Field, "This is not changed by an edit (%s): %s.", c.Words, fixed(c.Field))
+			checks.Add(c.Field, "This cannot be changed by an edit (%s): %s.", c.Words, fixed(c.Field))
 		case c.When == fleet.Never:
-			checks.Add(c.Field, "This is not changed by an edit: %s.", c.Words)
+			checks.Add(c.Field, "This cannot be changed by an edit: %s.", c.Words)
 		case c.When == fleet.PowerOff:
 			checks.Add(c.Field, "This can be changed only while the VM is off: %s. Shut it down first.", c.Words)
 		}
@@ -286,10 +286,10 @@ func checkReserved(a fleet.Actor, was, edited fleet.VMSpec) error {
 		case f.Reserved == "" || policy.May(a, policy.InfraChange, ""):
 		case f.Holds != nil:
 			for _, at := range f.Holds(was, edited) {
-				checks.Add("spec."+at, "Only those who may change infrastructure choose this of %s: %s.", f.Type, f.Reserved)
+				checks.Add("spec."+at, "Only those who may change infrastructure may choose this value of %s: %s.", f.Type, f.Reserved)
 			}
 		case !f.Default(edited) && !f.Same(was, edited):
-			checks.Add("spec."+f.Name, "Only those who may change infrastructure choose %s: %s.", f.Type, f.Reserved)
+			checks.Add("spec."+f.Name, "Only those who may change infrastructure may choose %s: %s.", f.Type, f.Reserved)
 		}
 	}
 	return checks.Err()

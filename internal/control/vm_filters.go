@@ -44,7 +44,7 @@ func unfiltered(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.
 			return n
 		}
 	}
-	const why = "Hosts cannot filter what passes a NIC on %s, so %s would protect nothing there. Leave it out, or choose another network."
+	const why = "Hosts cannot filter the traffic of a NIC on %s, so %s would have no effect there. Leave it out, or choose another network."
 	if len(n.SecurityGroups) > 0 {
 		c.Add(fmt.Sprintf("spec.nics[%d].securityGroups", i), why, network, "a security group")
 	}
@@ -99,7 +99,7 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 			guard = was || fresh && !runs
 		}
 		if !guard && !runs && !n.DefaultAntiSpoofing && (fresh || was) {
-			checks.Add(fmt.Sprintf("spec.nics[%d].antiSpoofing", i), "Only those who run hosts may let a guest use other addresses than its NIC's. Leave anti-spoofing on.")
+			checks.Add(fmt.Sprintf("spec.nics[%d].antiSpoofing", i), "Only those who may change infrastructure may turn anti-spoofing off. Leave it on.")
 		}
 		nics[i].AntiSpoofing = &guard
 		if len(n.SecurityGroups) > fleet.MaxNICGroups {

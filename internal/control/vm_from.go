@@ -47,7 +47,7 @@ func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 			checks.Add("from", "Name a template, a VM or an appliance.")
 			err = checks.Err()
 		case at.SnapshotID != "" && at.VMID == "":
-			checks.Add("from.snapshotId", "Name the VM whose snapshot it is.")
+			checks.Add("from.snapshotId", "Name the VM that has the snapshot.")
 			err = checks.Err()
 		case at.Appliance != nil:
 			err = c.planAppliance(ctx, a, &in, &from)
@@ -182,7 +182,7 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 		in.Spec = CloneOf(vm, in.From.PoolID, disks)
 	}
 	if len(in.Spec.Disks) != len(disks) {
-		checks.Add("spec.disks", "%s has %d disks, and each of them is copied. Say of each in which pool its copy is to be, or leave the spec out.", source, len(disks))
+		checks.Add("spec.disks", "%s has %d disks, and each is copied. Name the pool of each copy, or leave the spec out.", source, len(disks))
 		return checks.Err()
 	}
 	copies := CloneOf(vm, "", disks).Disks
@@ -194,7 +194,7 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 			checks.Add(fmt.Sprintf("spec.disks[%d].image", i), "This disk is a copy of disk %d of %s and cannot have another source.", i+1, vm.Name)
 		}
 		if d.Overlay {
-			checks.Add(fmt.Sprintf("spec.disks[%d].overlay", i), "A clone of a VM is a full copy: the VM goes on writing to its disk. For linked clones, make a template of it.")
+			checks.Add(fmt.Sprintf("spec.disks[%d].overlay", i), "A clone of a VM is a full copy, because the VM continues to write to its disk. For linked clones, make a template of the VM.")
 		}
 	}
 	in.Spec.Disks, from.detail = copies, ", a clone of "+source
@@ -279,7 +279,7 @@ func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 		case err != nil:
 			return err
 		case !spec.Kind.Is().Files:
-			return fleet.Errorf(fleet.Conflict, "Disk %d of %s is in a block pool, from which no disk is copied. Move the disk to a file pool first.", i+1, vm.Name)
+			return fleet.Errorf(fleet.Conflict, "Disk %d of %s is in a block pool, from which no disk can be copied. Move the disk to a file pool first.", i+1, vm.Name)
 		}
 		if err := checkDiskIdle(ctx, q, vm, d.Ref()); err != nil {
 			return err

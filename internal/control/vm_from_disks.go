@@ -95,7 +95,7 @@ func endCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
 	}
 	for _, r := range rows {
 		if r.State == fleet.JobRunning {
-			return fleet.Errorf(fleet.Conflict, "A disk of it is being copied now. Wait until that has ended.")
+			return fleet.Errorf(fleet.Conflict, "A disk of the VM is being copied. Wait until that has ended.")
 		}
 		err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: r.Subject, Kinds: []string{string(fleet.VolumeCopy), string(fleet.VolumeConvert)}, Error: "Not done: the deletion of the VM was requested."})
 		if err != nil {

@@ -30,7 +30,7 @@ func (c *Control) GrowDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 	}
 	vm, task, err := c.UpdateVM(ctx, a, id, UpdateVM{grow: &diskGrowth{disk, in}})
 	if err == nil && task == "" {
-		checks.Add("sizeBytes", "The disk has %s already, and a disk only grows.", fleet.Bytes(in.SizeBytes))
+		checks.Add("sizeBytes", "The disk has %s already, and disks cannot shrink.", fleet.Bytes(in.SizeBytes))
 		err = checks.Err()
 	}
 	return vm, task, err
@@ -78,7 +78,7 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 		case !grows:
 			continue
 		case d.SizeBytes < has:
-			checks.Add(at(i), "The disk on the host has %s already, and a disk only grows.", fleet.Bytes(has))
+			checks.Add(at(i), "The disk on the host has %s already, and disks cannot shrink.", fleet.Bytes(has))
 			continue
 		}
 		if ok, why := old.AllowsGrow(d, moving); !ok {
@@ -151,7 +151,7 @@ func checkGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet
 			return fmt.Errorf("read volume %s: %w", r.Volume, err)
 		}
 		if r.HostID == vm.HostID && len(v.BaseOf) > 0 {
-			return fleet.Errorf(fleet.Conflict, "The disk %s cannot grow: the volume %s is backed by it and would be broken. Flatten or delete that volume first.", r.Volume, v.BaseOf[0])
+			return fleet.Errorf(fleet.Conflict, "The disk %s cannot grow: the volume %s is backed by the disk and would be damaged. Flatten or delete that volume first.", r.Volume, v.BaseOf[0])
 		}
 	}
 	return nil

@@ -59,14 +59,14 @@ func TestGrowDiskChangesOnlySize(t *testing.T) {
 	if err := edit(func(d *fleet.Disk) { d.SizeBytes = 3 << 30 }); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("to shrink", fleet.Invalid, "only grows: disk "+disk.Volume+" 3 GiB → 0 B", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 0 }) })
+	s.wantRefused("to shrink", fleet.Invalid, "cannot shrink: disk "+disk.Volume+" 3 GiB → 0 B", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 0 }) })
 	s.wantRefused("another file", fleet.Invalid, "spec.disks[0].volume: The VM has no disk of this name", func() error { return edit(func(d *fleet.Disk) { d.Volume = "other.qcow2" }) })
 
 	// A size that no host could provide can be reduced, down to the disk's actual size.
 	if err := edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 30 }); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("less than the host has", fleet.Invalid, "only grows", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 29 }) })
+	s.wantRefused("less than the host has", fleet.Invalid, "cannot shrink", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 29 }) })
 }
 
 // A disk that an administrator enlarged on the host keeps its size, and later growth starts from that size.

@@ -29,7 +29,7 @@ func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 	if devices, err := s.HostDevicesOf(t.Context(), chief, s.h1); err != nil || devices["mdev/nvidia-63"].Name != "one" {
 		t.Errorf("the host's devices are held by %+v, %v", devices, err)
 	}
-	s.wantRefused("a USB port without its host", fleet.Invalid, "Choose the host whose device it is", func() error { return create("port", "usb-port/1-2.3", "") })
+	s.wantRefused("a USB port without its host", fleet.Invalid, "Choose the host that has the device", func() error { return create("port", "usb-port/1-2.3", "") })
 	if err := create("port", "usb-port/1-2.3", s.h1); err != nil { // no device needs to be plugged in
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 	if err := edit(s.member, numaNodes("", half)); err != nil {
 		t.Errorf("NUMA nodes: %v", err)
 	}
-	s.wantRefused("a tenant's on a node", fleet.Invalid, "Only those who may change infrastructure choose this of NUMA nodes", func() error { return edit(s.member, numaNodes("0", half)) })
+	s.wantRefused("a tenant's on a node", fleet.Invalid, "Only those who may change infrastructure may choose this value of NUMA nodes", func() error { return edit(s.member, numaNodes("0", half)) })
 	if err := edit(chief, numaNodes("0", half)); err != nil {
 		t.Errorf("on a node: %v", err)
 	}

@@ -73,7 +73,7 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 	case version == nil:
 		return p, fleet.Errorf(fleet.Conflict, "The image %s has no version yet.", p.image.Name)
 	case version.ISO():
-		return p, fleet.Errorf(fleet.Conflict, "%s is a disc: put it into the VM's drive, and give the disk a size.", p.image.Name)
+		return p, fleet.Errorf(fleet.Conflict, "%s is an ISO image: insert it into the VM's drive, and give the disk a size.", p.image.Name)
 	}
 	p.version = *version
 	if p.copies, err = c.CopiesOf(ctx, fleet.SystemActor, p.image); err != nil {

@@ -87,7 +87,7 @@ func (p imagePlan) copyName(ctx context.Context, q *db.Queries, pool fleet.PoolI
 		case r.Coming:
 			return r.Volume, true, nil
 		case !planned:
-			return "", false, fleet.Errorf(fleet.Conflict, "A copy of %s came meanwhile. Try again.", p.image.Name)
+			return "", false, fleet.Errorf(fleet.Conflict, "A copy of %s was added meanwhile. Try again.", p.image.Name)
 		}
 	}
 	for _, c := range p.copies {

@@ -22,7 +22,7 @@ type OfAppliance struct {
 func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of OfAppliance) (query.VolumeOn, error) {
 	v, err := c.VolumeOn(ctx, a, Volume{PoolID: of.PoolID, HostID: of.HostID, Volume: of.Volume})
 	if err == nil && v.Appliance == nil {
-		err = fleet.Errorf(fleet.NotFound, "%s is no appliance: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI.", of.Volume)
+		err = fleet.Errorf(fleet.NotFound, "%s is not an appliance. Choose an OVA archive, or a disk as VMDK, VHDX, VHD or VDI.", of.Volume)
 	}
 	return v, err
 }
@@ -70,7 +70,7 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 	var checks fleet.Checks
 	switch i := slices.IndexFunc(v.Hosts, func(h query.HostRef) bool { return h.ID == in.HostID }); {
 	case in.HostID != "" && i < 0:
-		checks.Add("hostId", "Its disks are converted on a host that has the file. Choose one of those, and move the VM afterwards.")
+		checks.Add("hostId", "The appliance's disks are converted on a host that has its file. Choose such a host, and move the VM afterwards.")
 		return checks.Err()
 	case in.HostID == "":
 		in.HostID = v.Hosts[0].ID // an online host: v.Use checked that
@@ -87,7 +87,7 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 		}
 	}
 	if len(in.Spec.Disks) != len(v.Appliance.Disks) {
-		checks.Add("spec.disks", "%s has %d disks, and each of them becomes one of the VM's. Say of each into which pool it is to go, or leave the spec out.", v.Name, len(v.Appliance.Disks))
+		checks.Add("spec.disks", "%s has %d disks, and each becomes a disk of the VM. Name the pool of each disk, or leave the spec out.", v.Name, len(v.Appliance.Disks))
 		return checks.Err()
 	}
 	in.Spec.Disks = slices.Clone(in.Spec.Disks)

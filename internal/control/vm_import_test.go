@@ -43,7 +43,7 @@ func TestImportApplianceConvertsDisksFirst(t *testing.T) {
 	if o := w.Args.Volume; ref != vm.Spec.Disks[0].Ref() || o.Source != "web.ova" || o.Member != "disk.vmdk" || o.SourcePool != s.nfs || len(w.Pools) != 1 || w.Pools[0].ID != s.nfs {
 		t.Errorf("%s %+v %+v", w.Subject, o, w.Pools)
 	}
-	s.wantRefused("deleted while a disk is converted", fleet.Conflict, "being copied now", func() error { _, err := s.DeleteVM(t.Context(), chief, vm.ID, false, ""); return err })
+	s.wantRefused("deleted while a disk is converted", fleet.Conflict, "is being copied", func() error { _, err := s.DeleteVM(t.Context(), chief, vm.ID, false, ""); return err })
 	s.finishVolume(s.h1, w, `{}`)
 	made := s.onlyJob(s.h1, fleet.VMApply)
 	if len(made.Made) != 1 || made.Made[0] != ref { // the empty disk is created with the VM
@@ -98,7 +98,7 @@ func TestInvalidImportRefused(t *testing.T) {
 		"a file that is not there": {chief, control.CreateVM{From: &control.From{Appliance: &control.OfAppliance{PoolID: s.local, Volume: "other.ova"}}}, fleet.NotFound, ""},
 		"what is none":             {chief, control.CreateVM{From: &control.From{Appliance: &control.OfAppliance{PoolID: s.local, Volume: vm.Spec.Disks[0].Volume}}}, fleet.NotFound, ""},
 		"one that is refused":      {chief, control.CreateVM{From: &control.From{Appliance: &control.OfAppliance{PoolID: s.local, Volume: "bad.ova"}}}, fleet.Conflict, "holds a link"},
-		"on another host":          {chief, control.CreateVM{HostID: s.h2, From: &control.From{Appliance: of}}, fleet.Invalid, "that has the file"},
+		"on another host":          {chief, control.CreateVM{HostID: s.h2, From: &control.From{Appliance: of}}, fleet.Invalid, "that has its file"},
 		"with a disk too few":      {chief, control.CreateVM{Spec: disks(plain), From: &control.From{Appliance: of}}, fleet.Invalid, "has 2 disks"},
 		"with another's disk":      {chief, control.CreateVM{Spec: disks(plain, fleet.Disk{PoolID: s.local, Image: &fleet.Volref{PoolID: s.local, Volume: "x"}}), From: &control.From{Appliance: of}}, fleet.Invalid, "cannot have another source"},
 	} {

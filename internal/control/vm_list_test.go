@@ -124,7 +124,7 @@ func TestInvalidCursorRefused(t *testing.T) {
 	} {
 		s.wantRefused(name, fleet.Malformed, "out of date", func() error { _, err := s.ListVMs(t.Context(), chief, q); return err })
 	}
-	s.wantRefused("cursors in both directions", fleet.Malformed, "Give one of the two", func() error {
+	s.wantRefused("cursors in both directions", fleet.Malformed, "Give only one cursor", func() error {
 		_, err := s.ListVMs(t.Context(), chief, fleet.Query{After: page.Next, Before: page.Next})
 		return err
 	})

@@ -154,7 +154,7 @@ func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 		} else if own.Overlay {
 			t.Allowed, t.Reason = false, "The disk is backed by an image in its pool."
 		} else if !files(own.PoolID) {
-			t.Allowed, t.Reason = false, "The disk is not a file: disks of its pool's kind cannot be moved."
+			t.Allowed, t.Reason = false, "The disk is not a file: disks in a pool of this kind cannot be moved."
 		} else if !files(id) {
 			t.Allowed, t.Reason = false, "Disks can only be moved into file pools."
 		} else if faults := placement.FitDisks(disks[k:k+1], h); len(faults) > 0 {

@@ -34,9 +34,9 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 		to := agentapi.PlaceOf(vm, host)
 		switch {
 		case was.HostID != vm.HostID:
-			return fleet.Errorf(fleet.Conflict, "The VM has moved meanwhile. Reload and look again.")
+			return fleet.Errorf(fleet.Conflict, "The VM has moved meanwhile. Reload the page.")
 		case to.HostID == "":
-			return fleet.Errorf(fleet.Conflict, "That host does not say that it has this VM. Choose one that does.")
+			return fleet.Errorf(fleet.Conflict, "The chosen host does not report this VM. Choose a host that reports it.")
 		case to.Why != "":
 			return fleet.Errorf(fleet.Conflict, "%s", to.Why)
 		case to.Own:

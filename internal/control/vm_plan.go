@@ -123,7 +123,7 @@ func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.
 		}
 		n, err := q.AddPlan(ctx, params)
 		if err == nil && n == 0 {
-			err = fleet.Errorf(fleet.TooMany, "You wait for %d plans already. Look at those first, or try again in half a minute.", maxPlansAsked)
+			err = fleet.Errorf(fleet.TooMany, "You have %d unfinished plans already. Wait until they are ready, or try again in half a minute.", maxPlansAsked)
 		}
 		if err != nil {
 			return err

@@ -124,7 +124,7 @@ func (p *Preview) choose(in CreateVM, hosts []placement.Host, seesHosts bool) {
 			p.Host = h.Name
 			continue
 		}
-		one := PreviewedHost{Name: h.Name, Could: true, Why: "It could take the VM; the one that is chosen has more memory free."}
+		one := PreviewedHost{Name: h.Name, Could: true, Why: "This host has enough resources, but the chosen host has more free memory."}
 		switch strains := h.Strains(in.Spec.Rules); {
 		case in.HostID != "":
 			one.Why = "It could take the VM."

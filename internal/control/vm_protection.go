@@ -29,7 +29,7 @@ func (in ProtectVM) protection(a fleet.Actor, was fleet.VMProtection, now time.T
 	reason := strings.TrimSpace(in.Reason)
 	switch {
 	case in.Locked && reason == "":
-		checks.Add("reason", "Say why it is locked: others read it.")
+		checks.Add("reason", "Give the reason for the lock: other users see it.")
 	case in.Locked && was.Lock != nil && was.Lock.Reason == reason:
 		out.Lock = was.Lock
 	case in.Locked:

@@ -29,7 +29,7 @@ func TestCPUReservationIsNotExceeded(t *testing.T) {
 		t.Fatalf("the second is on %s: %v", s.get(two.ID).HostName, err)
 	}
 	s.wantRefused("more than any host has free", fleet.Invalid, "h1: h1 has 2 left to reserve of 8 processors, and the VM wants 6; h2: h2 has 5.75 left", func() error { _, err := s.createWithReservation(chief, "db-3", "", 6, 100); return err })
-	s.wantRefused("of a member", fleet.Invalid, "Only those who may change infrastructure choose CPU reservation", func() error { _, err := s.createWithReservation(s.member, "db-3", "", 6, 100); return err })
+	s.wantRefused("of a member", fleet.Invalid, "Only those who may change infrastructure may choose CPU reservation", func() error { _, err := s.createWithReservation(s.member, "db-3", "", 6, 100); return err })
 	if _, err := s.createWithReservation(s.member, "none", s.h1, 8, 0); err != nil {
 		t.Errorf("a VM that reserves nothing: %v", err)
 	}

@@ -160,7 +160,7 @@ func scheduleFor(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMVie
 		}
 	}
 	if most := in.Keep.Max(); others+most > fleet.MaxScheduledSnapshots {
-		checks.Add("keep.last", "With the VM's other schedules, which keep %d, that is more than the %d that all of them may keep: a disk of more files reads slowly.", others, fleet.MaxScheduledSnapshots)
+		checks.Add("keep.last", "The VM's other schedules keep %d snapshots. All schedules of a VM together may keep at most %d, because each snapshot makes its disks slower.", others, fleet.MaxScheduledSnapshots)
 	}
 	if err := checks.Err(); err != nil {
 		return in, nil, err

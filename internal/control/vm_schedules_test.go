@@ -289,7 +289,7 @@ func TestInvalidScheduleRefused(t *testing.T) {
 		return func() error { _, err := s.AddSnapshotSchedule(t.Context(), s.member, s.vm.ID, in); return err }
 	}
 	s.wantRefused("a name in use", fleet.Invalid, "of that name", add(func(in *fleet.SnapshotSchedule) { in.Name = " hourly " }))
-	s.wantRefused("a retention that is too large", fleet.Invalid, "With the VM's other schedules", add(func(in *fleet.SnapshotSchedule) { in.Keep.Weekly = 4 }))
+	s.wantRefused("a retention that is too large", fleet.Invalid, "The VM's other schedules keep", add(func(in *fleet.SnapshotSchedule) { in.Keep.Weekly = 4 }))
 	s.wantRefused("an invalid time", fleet.Invalid, "HH:MM", add(func(in *fleet.SnapshotSchedule) { in.Times.At = "noon" }))
 	for i := range fleet.MaxSchedules - 1 {
 		if err := add(func(in *fleet.SnapshotSchedule) { in.Name = fmt.Sprint("other", i) })(); err != nil {
@@ -299,7 +299,7 @@ func TestInvalidScheduleRefused(t *testing.T) {
 	s.wantRefused("one more", fleet.Conflict, "which is the maximum", add(func(*fleet.SnapshotSchedule) {}))
 	in := hourly
 	in.Keep = fleet.SnapshotKeep{Last: 4}
-	s.wantRefused("an edit to a retention that is too large", fleet.Invalid, "With the VM's other schedules", func() error {
+	s.wantRefused("an edit to a retention that is too large", fleet.Invalid, "The VM's other schedules keep", func() error {
 		return s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id, in)
 	})
 	in.Keep = fleet.SnapshotKeep{Last: 3}

@@ -62,8 +62,8 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 		"a name with a NUL":        {chief, func(d *fleet.Disk) { d.Volume = "quorum\x00.raw" }, "volume", "Choose the existing volume of the disk."},
 		"of no pool":               {chief, func(d *fleet.Disk) { d.PoolID = "" }, "poolId", "Choose the pool"},
 		"for itself":               {chief, func(d *fleet.Disk) { d.Shareable = false }, "existing", "makes a volume for each disk"},
-		"a tenant's":               {s.member, func(*fleet.Disk) {}, "volume", "Only those who run the hosts"},
-		"a stranger's, unseen":     {s.member, func(d *fleet.Disk) { d.Volume = "none.raw" }, "volume", "Only those who run the hosts"},
+		"a tenant's":               {s.member, func(*fleet.Disk) {}, "volume", "Only those who may change infrastructure may attach"},
+		"a stranger's, unseen":     {s.member, func(d *fleet.Disk) { d.Volume = "none.raw" }, "volume", "Only those who may change infrastructure may attach"},
 		"a local one that is away": {chief, func(d *fleet.Disk) { d.PoolID = s.local }, "poolId", "is not assigned to h2"},
 	} {
 		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h2, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}}
@@ -210,7 +210,7 @@ func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 	}
 	// A disk cannot become exclusive while other VMs share its volume, and never in a pool that creates a volume per
 	// disk.
-	s.wantRefused("for itself", fleet.Invalid, "only as one that is shareable", func() error {
+	s.wantRefused("for itself", fleet.Invalid, "only as a shareable disk", func() error {
 		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
 		return err
 	})

@@ -107,7 +107,7 @@ func checkNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on flee
 	}
 	var checks fleet.Checks
 	if taken {
-		checks.Add("name", "A volume of this name is in the pool, or was as a VM's disk, or is being made. Choose another name.")
+		checks.Add("name", "The pool has a volume of this name, had one as a VM's disk, or one is being made. Choose another name.")
 		return checks.Err()
 	}
 	work, err := unfinishedWork(ctx, q, ref.PoolID, ref.Volume+fleet.PartialSuffix, fleet.HostID(of))

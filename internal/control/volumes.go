@@ -61,7 +61,7 @@ func (c *Control) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size
 	return c.changeVolume(ctx, a, of, fleet.ActGrow, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
 		if fleet.CheckVolumeSize(&checks, "sizeBytes", size); checks.Err() == nil && size <= v.CapacityBytes {
-			checks.Add("sizeBytes", "The volume has %s already, and a volume only grows.", fleet.Bytes(v.CapacityBytes))
+			checks.Add("sizeBytes", "The volume has %s already, and volumes cannot shrink.", fleet.Bytes(v.CapacityBytes))
 		}
 		if err := checks.Err(); err != nil {
 			return volumeJob{}, err

@@ -62,7 +62,7 @@ func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 		return store.FirstError(err, func() error { return requeueExpired(ctx, q, &host) })
 	})
 	if err == nil && duplicate {
-		err = fleet.Errorf(fleet.Conflict, "Another agent already speaks for this host. Stop it, or remove the copied identity and join again.")
+		err = fleet.Errorf(fleet.Conflict, "Another agent is connected as this host already. Stop it, or remove the copied identity and join again.")
 	}
 	return answer, err
 }
@@ -103,14 +103,14 @@ func checkSessionNumber(ctx context.Context, q *db.Queries, a fleet.Actor, seq i
 // checkNumber works like checkSessionNumber for a session whose number is known.
 func checkNumber(session, seq int64) error {
 	if seq>>32 != session {
-		return fleet.Errorf(fleet.Invalid, "The number %d is not of this session, whose numbers are above %d. Say hello again.", seq, session<<32)
+		return fleet.Errorf(fleet.Invalid, "The number %d is too low for this session: its numbers are above %d. Send hello again.", seq, session<<32)
 	}
 	return nil
 }
 
 // sessionEnded is the error for an agent whose session a newer Hello ended, or whose host was removed.
 func sessionEnded() error {
-	return fleet.Errorf(fleet.Conflict, "This agent's session has ended. Say hello again.")
+	return fleet.Errorf(fleet.Conflict, "This agent's session has ended. Send hello again.")
 }
 
 func hostRemoved(err error) error {

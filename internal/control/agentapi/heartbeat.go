@@ -44,7 +44,7 @@ func (api *API) heartbeat(ctx context.Context, a fleet.Actor, in wire.Report) (n
 	if in.Load != nil {
 		b, err := json.Marshal(in.Load)
 		if err != nil {
-			return now, false, fleet.Errorf(fleet.Malformed, "The load holds no plain numbers.")
+			return now, false, fleet.Errorf(fleet.Malformed, "The load contains values that are not finite numbers.")
 		}
 		load = string(b)
 	}

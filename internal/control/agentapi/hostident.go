@@ -43,7 +43,7 @@ func (api *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.
 			return err
 		}
 		if string(key) != a.KeyHash {
-			return fleet.Errorf(fleet.Invalid, "A certificate is renewed for the key that it has. Join the host again for another key.")
+			return fleet.Errorf(fleet.Invalid, "A certificate can be renewed only with the same key. To use another key, join the host again.")
 		}
 		return store.Audit(ctx, q, a, "host.renew", hostSubject(a.HostID), host.Name, "")
 	})
@@ -58,7 +58,7 @@ func sameKey(key []byte, a fleet.Actor) error {
 	if key == nil || string(key) == a.KeyHash {
 		return nil
 	}
-	return fleet.Errorf(fleet.Unauthorized, "This host has joined again since, with another agent. Stop this one and remove its data directory.")
+	return fleet.Errorf(fleet.Unauthorized, "This host has joined again since, with another agent. Stop this agent and remove its data directory.")
 }
 
 // Authority returns the portals' certificate authority, and creates it on first use. Only the system actor may call it.

@@ -85,8 +85,8 @@ func checkSameHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire
 	const hint = `To bring its agent back, open that host, choose "Join again" and paste that command.`
 	switch other, err := q.HostOfMachine(ctx, req.HostUUID); {
 	case err == nil && other.ID != id:
-		return fleet.Errorf(fleet.Conflict, "This machine (UUID %s) has joined already as host %q. %s A machine that is another one needs "+
-			"a host_uuid of its own in libvirtd.conf.", req.HostUUID, other.Name, hint)
+		return fleet.Errorf(fleet.Conflict, "This machine (UUID %s) has joined already as host %q. %s If this is a different machine, set "+
+			"a unique host_uuid in libvirtd.conf.", req.HostUUID, other.Name, hint)
 	case err != nil && !errors.Is(err, pgx.ErrNoRows):
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // foreignNetwork is the error for a network on the host with the name of a Quantix network but another identity.
-const foreignNetwork = "The host has another network of this name, which was not made by Quantix. Remove that one with virsh, then try again."
+const foreignNetwork = "The host has another network of this name, which Quantix did not make. Remove it with virsh, then try again."
 
 // writeAssignments stores a host's report on assigned pools and networks and on discovered networks.
 func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) error {

@@ -107,7 +107,7 @@ func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place)
 	}
 	acted, err := q.FollowVM(ctx, db.FollowVMParams{ID: vm.ID, ToHost: to.HostID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.Errorf(fleet.Conflict, "%s does not have the VM any more. Reload and look again.", to.HostName)
+		return fleet.Errorf(fleet.Conflict, "%s does not have the VM any more. Reload the page.", to.HostName)
 	}
 	if err == nil {
 		_, err = requeue(ctx, q, vm.ID, to.HostID, acted)
@@ -131,9 +131,9 @@ func moveJobs(ctx context.Context, q *db.Queries, subject fleet.Subject, from, t
 		case j.Kind.Is().Aside:
 			e.error = "The VM moved to another host meanwhile. Open the console again."
 		case single && j.Epoch > 0:
-			e.state, e.error = fleet.JobUnknown, fmt.Sprintf("The VM moved to %s meanwhile, so nobody can tell whether %s did it. Look at the VM.", toName, "its host before")
+			e.state, e.error = fleet.JobUnknown, fmt.Sprintf("The VM moved to %s meanwhile, so it is unknown whether %s did it. Check the VM.", toName, "its host before")
 		case single || j.Kind == fleet.VMDelete:
-			e.error = fmt.Sprintf("Not done: the VM moved to %s before. Ask again if it is still wanted.", toName)
+			e.error = fmt.Sprintf("Not done: the VM moved to %s before. Request the action again if it is still wanted.", toName)
 		case moved[j.Kind]:
 			e.error = "Replaced by a newer order."
 		default:

@@ -78,7 +78,7 @@ func checkMeet(in wire.Meet) error {
 	for _, at := range in.Listens {
 		a, err := netip.ParseAddrPort(at)
 		if err != nil || !a.Addr().IsGlobalUnicast() || a.Addr().Zone() != "" {
-			return fleet.Errorf(fleet.Malformed, "%q is no address to which another host could connect.", at)
+			return fleet.Errorf(fleet.Malformed, "Other hosts cannot connect to the address %q.", at)
 		}
 	}
 	return nil

@@ -74,12 +74,12 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 			}
 		}
 		if len(hosts) > fleet.MaxPeers {
-			checks.Add("hostIds", "An overlay joins at most %d hosts: each sends what it floods to all others. Define another one for the rest.", fleet.MaxPeers)
+			checks.Add("hostIds", "An overlay network can have at most %d hosts, because each host sends its broadcasts to all others. Define another overlay for the other hosts.", fleet.MaxPeers)
 		}
 	}
 	for _, other := range rows {
 		if other.Same {
-			checks.Add("hostIds", "%s has a network named %s already, which was not made by Quantix. Give this one another name, or remove that one with virsh.", other.HostName, o.Name)
+			checks.Add("hostIds", "%s has a network named %s already, which Quantix did not make. Give the new network another name, or remove the old one with virsh.", other.HostName, o.Name)
 			continue
 		}
 		what := "network"
@@ -117,9 +117,9 @@ func checkClash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow)
 	case mine.Mode == fleet.NetworkVXLAN && theirs.Mode == fleet.NetworkVXLAN && mine.VNI == theirs.VNI:
 		c.Add("spec.vni", "The network %s has the VNI %d on %s already. Give another one.", other.Name, mine.VNI, other.HostName)
 	case sameDevice && taking(mine.Mode) && taking(theirs.Mode) && (mine.Mode == fleet.NetworkUplink || theirs.Mode == fleet.NetworkUplink):
-		c.Add("spec.device", "The network %s has the device %s on %s already: a device is in one bridge. Give another device or a VLAN, or put the VMs on that network.", other.Name, mine.Device, other.HostName)
+		c.Add("spec.device", "The network %s has the device %s on %s already: a device can be in only one bridge. Give another device or a VLAN, or connect the VMs to that network.", other.Name, mine.Device, other.HostName)
 	case sameDevice && taking(mine.Mode) && taking(theirs.Mode) && mine.Direct != theirs.Direct && (mine.Direct == fleet.DirectPassthrough || theirs.Direct == fleet.DirectPassthrough):
-		c.Add("spec.device", "The network %s has the device %s on %s already: with passthrough it is one NIC's alone. Give another device.", other.Name, mine.Device, other.HostName)
+		c.Add("spec.device", "The network %s has the device %s on %s already: only one NIC can use a passthrough device. Give another device.", other.Name, mine.Device, other.HostName)
 	}
 }
 
@@ -133,7 +133,7 @@ func checkUnderlay(c *fleet.Checks, o Object, other db.NetworksOnRow, what strin
 	if mine, err := netip.ParsePrefix(o.spec.Underlay); err == nil {
 		for _, theirs := range subnetsOf(other) {
 			if mine.Overlaps(theirs) {
-				c.Add("spec.underlay", "%s, in which the hosts are to reach one another, overlaps %s of %s %s on %s, where guests are. Give the subnet that is between the hosts.", mine, theirs, what, other.Name, other.HostName)
+				c.Add("spec.underlay", "The underlay subnet %s overlaps the guests' subnet %s of %s %s on %s. Give the subnet through which the hosts reach one another.", mine, theirs, what, other.Name, other.HostName)
 			}
 		}
 	}
@@ -143,7 +143,7 @@ func checkUnderlay(c *fleet.Checks, o Object, other db.NetworksOnRow, what strin
 	if theirs, err := netip.ParsePrefix(other.Spec.Underlay); err == nil {
 		for _, mine := range o.spec.Prefixes() {
 			if mine.Overlaps(theirs) {
-				c.Add(subnetField(mine), "%s of network %s overlaps %s, in which the hosts of the overlay %s on %s reach one another. Give another subnet.", mine, o.Name, theirs, other.Name, other.HostName)
+				c.Add(subnetField(mine), "%s of network %s overlaps %s, the underlay subnet of the network %s on %s. Give another subnet.", mine, o.Name, theirs, other.Name, other.HostName)
 			}
 		}
 	}

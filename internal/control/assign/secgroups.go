@@ -42,7 +42,7 @@ var SecurityGroups = &Assignable{
 	},
 }
 
-const followsNICs = "A security group is on the hosts that have NICs in it, and on no others. Put a NIC into it, or take the NICs out."
+const followsNICs = "Quantix assigns a security group to exactly the hosts that have NICs in it. Add a NIC to the group, or remove its NICs."
 
 // onHost is a group on a host for which a job is queued.
 type onHost struct {

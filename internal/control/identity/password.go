@@ -29,7 +29,7 @@ func (p *Identity) ChangePassword(ctx context.Context, a fleet.Actor, old, passw
 	var checks fleet.Checks
 	auth.CheckPassword(&checks, "new", user.Name, password)
 	if password == old {
-		checks.Add("new", "The new password is the old one. Choose another.")
+		checks.Add("new", "The new password is the same as the old one. Choose another.")
 	}
 	if err := checks.Err(); err != nil {
 		return time.Time{}, err
@@ -56,7 +56,7 @@ func (p *Identity) verifyOldPassword(ctx context.Context, a fleet.Actor, user db
 			return store.Err(err)
 		}
 		var checks fleet.Checks
-		checks.Add("old", "This is not your present password.")
+		checks.Add("old", "This is not your current password.")
 		return checks.Err()
 	}
 	return p.store.Tx(ctx, func(q *db.Queries) error { return clearFailures(ctx, q, at) })
@@ -85,7 +85,7 @@ func (p *Identity) SetPassword(ctx context.Context, a fleet.Actor, id fleet.User
 		return store.Err(err)
 	}
 	if same {
-		checks.Add("password", "This is the user's present password. Choose another.")
+		checks.Add("password", "This is the user's current password. Choose another.")
 		return checks.Err()
 	}
 	_, err = p.storePassword(ctx, a, user, password, newPassword{oneTime: true, endTokens: true})

@@ -74,7 +74,7 @@ func (in ProjectInput) setDefaults(ctx context.Context, q *db.Queries, was fleet
 		}
 		for _, p := range pools {
 			if !(fleet.PoolView{Pool: store.PoolOf(p)}).MakesDisks() {
-				c.Add("defaultPoolId", "The storage of %s makes its volumes itself, so no disk is made in it. Choose another pool.", p.Name)
+				c.Add("defaultPoolId", "Quantix cannot make disks in %s, because the storage makes its volumes. Choose another pool.", p.Name)
 			}
 		}
 	}

@@ -129,7 +129,7 @@ func checkToken(name string, ttl time.Duration) error {
 		c.Add("name", "A token's name is one line of at most %d bytes.", maxTokenName)
 	}
 	if ttl < 0 || ttl > maxTokenLife || ttl > 0 && ttl < time.Minute {
-		c.Add("ttl", "A token lives from one minute to ten years, or without end.")
+		c.Add("ttl", "A token is valid for one minute to ten years, or without end.")
 	}
 	return c.Err()
 }

@@ -51,7 +51,7 @@ func search[T any](ctx context.Context, b *Queries, run func(store.Asker) ([]T, 
 		return err
 	})
 	if errors.Is(err, store.ErrOverLimit) {
-		text := "This search takes too long. Write more of what you look for, with fewer asterisks."
+		text := "This search takes too long. Enter more characters and fewer asterisks."
 		return nil, &fleet.Error{Code: fleet.Invalid, Message: text, Fields: []fleet.FieldError{{Field: "filter", Message: text}}}
 	}
 	return items, err

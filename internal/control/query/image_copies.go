@@ -98,7 +98,7 @@ func (c *CopyOn) deriveState(v fleet.ImageVersion, reachable bool) {
 	case on == nil || len(on.Hosts) == 0:
 		c.State, c.Why = fleet.CopyUnknown, "No online host has the pool "+c.PoolName+" active."
 	case on.Published == nil:
-		c.State, c.Why = fleet.CopyUnknown, "It was taken out of the library meanwhile."
+		c.State, c.Why = fleet.CopyUnknown, "It was removed from the library meanwhile."
 	case on.Published.Stale != "":
 		c.State, c.Why = fleet.CopyChanged, on.Published.Stale
 	case on.SHA256 != "" && on.SHA256 == v.SHA256:

@@ -240,7 +240,7 @@ func stale(r db.LibraryOfRow, v fleet.Volume) string {
 	case v.Altered:
 		return "It was written to since its host computed its checksum. Verify it, or copy the image again."
 	case r.Sha256 != "" && v.SHA256 != "" && r.Sha256 != v.SHA256:
-		return fmt.Sprintf("It has other bytes than the image: its SHA-256 is %s…, and the image's %s….", v.SHA256[:min(12, len(v.SHA256))], r.Sha256[:12])
+		return fmt.Sprintf("Its content differs from the image: the file's SHA-256 is %s…, and the image's is %s….", v.SHA256[:min(12, len(v.SHA256))], r.Sha256[:12])
 	}
 	return ""
 }

@@ -30,7 +30,7 @@ func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.
 		return out, err
 	}
 	if n.Spec == nil {
-		return out, fleet.Errorf(fleet.Conflict, "This network was found on hosts: nobody defined its addresses here.")
+		return out, fleet.Errorf(fleet.Conflict, "This network was found on hosts, so its addresses are not defined in Quantix.")
 	}
 	of, err := b.AddressBook(ctx, a, id, host)
 	if err != nil {
@@ -187,7 +187,7 @@ func (b *Queries) vmAddresses(ctx context.Context, a fleet.Actor, vm fleet.VMVie
 func reservation(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
 	switch {
 	case s == nil:
-		return "", "This network was found on hosts: whoever runs its DHCP reserves addresses there."
+		return "", "This network was found on hosts. Reserve addresses in the DHCP server of that network."
 	case s.IPv4 == nil || s.IPv4.DHCP == nil:
 		return "", "DHCP is off in this network."
 	}

@@ -104,7 +104,7 @@ func (all orders[T]) page(q fleet.Query, own string) (paging[T], error) {
 	var err error
 	switch {
 	case q.After != "" && q.Before != "":
-		err = fleet.Errorf(fleet.Malformed, "A page begins after one cursor or ends before one. Give one of the two.")
+		err = fleet.Errorf(fleet.Malformed, "A page begins after one cursor or ends before one. Give only one cursor.")
 	case q.After != "" || q.Before != "":
 		p.cursor, err = readCursor(cmp.Or(q.After, q.Before), p.sort, o.columns)
 	}

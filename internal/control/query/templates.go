@@ -208,7 +208,7 @@ func diskOf(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateD
 		}
 	}
 	if !hosts && out.Why != "" {
-		out.Why = "Its file is not where it should be, or its host does not answer. Ask an administrator."
+		out.Why = "Its file is missing, or the host does not answer. Ask an administrator."
 	}
 	return out
 }

@@ -74,7 +74,7 @@ func (b *Queries) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 	case "networks/":
 		return b.treeNetworks(ctx, a, page)
 	}
-	return TreeLevel{}, fleet.Errorf(fleet.NotFound, "There is no such part of the inventory.")
+	return TreeLevel{}, fleet.Errorf(fleet.NotFound, "There is no such node in the inventory.")
 }
 
 func (b *Queries) treeHosts(ctx context.Context, q fleet.Query) (TreeLevel, error) {

@@ -111,7 +111,7 @@ func checkView(list, name, query string) (string, error) {
 		c.Add("name", "A view's name is one line of at most %d characters.", maxViewName)
 	}
 	if len(query) > maxViewQuery {
-		c.Add("query", "The list's address is too long to be kept: at most %d bytes. Shorten the filter.", maxViewQuery)
+		c.Add("query", "The list's address has more than %d bytes, so it cannot be saved. Shorten the filter.", maxViewQuery)
 	}
 	return query, c.Err()
 }
