@@ -24,10 +24,10 @@ func (r *refusing) ofSources() []refusal {
 		c("from a snapshot that is none", "-", "snapshot", sent{"vmId": r.off, "snapshotId": fleet.NewID[string]()}).as(http.StatusNotFound),
 		c("from a file that is none", "-", "no-such.ova", sent{"appliance": sent{"poolId": r.stored, "volume": "no-such.ova"}}).as(http.StatusNotFound),
 		c("from a file that climbs", "-", ".", sent{"appliance": sent{"poolId": r.stored, "volume": "../../x.ova"}}).as(http.StatusNotFound),
-		c("from a file that is no appliance", "-", "is no appliance", sent{"appliance": sent{"poolId": r.stored, "volume": "debian-12.qcow2"}}).as(http.StatusNotFound),
+		c("from a file that is no appliance", "-", "is not an appliance", sent{"appliance": sent{"poolId": r.stored, "volume": "debian-12.qcow2"}}).as(http.StatusNotFound),
 		two("a clone on another host", "hostId", "Disks are copied on the host of the VM.", sent{"from": sent{"vmId": r.off}, "hostId": r.other}, created),
 		two("a linked clone of a VM", "spec.disks[0].overlay", "A clone of a VM is a full copy", sent{"from": sent{"vmId": r.off}, "spec.disks[0].overlay": true}, created),
-		two("a clone with more disks", "spec.disks", "has 1 disks, and each of them is copied", sent{"from": sent{"vmId": r.off}, "spec.disks[1].sizeBytes": 1}, created),
+		two("a clone with more disks", "spec.disks", "has 1 disks, and each is copied", sent{"from": sent{"vmId": r.off}, "spec.disks[1].sizeBytes": 1}, created),
 		two("a clone with an image", "spec.disks[0].image", "This disk is a copy of disk 1 of off and cannot have another source.", sent{"from": sent{"vmId": r.off}, "spec.disks[0].image": r.volume("debian-12.qcow2")}, created),
 	}
 }

@@ -101,7 +101,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	}
 	s.wantRefused("a VM from a changed image", fleet.Invalid, "no host", func() error { _, err := s.createFromImage(s.member, s.red, "late", disk); return err })
 	s.updateVolume(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":"`+strings.Repeat("f", 64)+`","altered":false}`)
-	if x := s.image(chief, id).Newest(); x.Offered || x.SHA256 != digest || !strings.Contains(x.Copies[0].Why, "other bytes") {
+	if x := s.image(chief, id).Newest(); x.Offered || x.SHA256 != digest || !strings.Contains(x.Copies[0].Why, "content differs") {
 		t.Errorf("other bytes: %+v", x)
 	}
 	if err := s.RevokeImage(t.Context(), chief, id, s.red); err != nil {
@@ -375,7 +375,7 @@ func TestRequestedChecksumIsVersionsChecksum(t *testing.T) {
 		t.Fatalf("%+v", works)
 	}
 	s.finishVolume(s.h1, works[0], `{"sha256":"`+strings.Repeat("e", 64)+`"}`)
-	if x := s.image(chief, id).Newest(); x.SHA256 != digest || x.Offered || !strings.Contains(x.Copies[0].Why, "other bytes") {
+	if x := s.image(chief, id).Newest(); x.SHA256 != digest || x.Offered || !strings.Contains(x.Copies[0].Why, "content differs") {
 		t.Errorf("after the host reported another checksum: %+v", x)
 	}
 }

@@ -283,7 +283,7 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 	alien := own
 	alien.ID = fleet.NewID[fleet.NetworkID]()
 	r.reportStatus(nil, alien)
-	if got := assignments(); !strings.Contains(got, `"foreign": true`) || !strings.Contains(got, "was not made by Quantix") {
+	if got := assignments(); !strings.Contains(got, `"foreign": true`) || !strings.Contains(got, "which Quantix did not make") {
 		t.Errorf("another network of its name: %s", got)
 	}
 	old := own

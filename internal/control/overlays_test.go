@@ -94,7 +94,7 @@ func TestSecondNetworkOnDeviceRefused(t *testing.T) {
 	alone := fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth5", Direct: fleet.DirectPassthrough}
 	s.define("alone", alone, s.h1)
 	for _, direct := range []fleet.DirectMode{"", fleet.DirectVEPA} {
-		s.wantRefused("macvtap beside passthrough", fleet.Invalid, "The network alone has the device eth5 on h1 already: with passthrough it is one NIC's alone", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth5", Direct: direct}, s.h1))
+		s.wantRefused("macvtap beside passthrough", fleet.Invalid, "The network alone has the device eth5 on h1 already: only one NIC can use a passthrough device", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth5", Direct: direct}, s.h1))
 	}
 	s.define("many", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth6"}, s.h1)
 	s.wantRefused("passthrough beside macvtap", fleet.Invalid, "The network many has the device eth6 on h1 already", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth6", Direct: fleet.DirectPassthrough}, s.h1))

@@ -83,7 +83,7 @@ func TestImageSentBetweenHosts(t *testing.T) {
 	s.wantRefused("an older epoch", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.Meet{Job: in.ID, Epoch: in.Epoch - 1, Ticket: next}))
 	s.wantRefused("the other's job", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: next}))
 	for _, at := range []string{"127.0.0.1:1", "[fe80::1]:1", "portal:1", "192.0.2.7"} {
-		s.wantRefused("listening at "+at, fleet.Malformed, "no address", says(s.agents[s.h2], wire.Meet{Job: in.ID, Epoch: in.Epoch, Ticket: next, Listens: []string{at}}))
+		s.wantRefused("listening at "+at, fleet.Malformed, "cannot connect", says(s.agents[s.h2], wire.Meet{Job: in.ID, Epoch: in.Epoch, Ticket: next, Listens: []string{at}}))
 	}
 	s.wantRefused("no hash", fleet.Malformed, "SHA-256", says(s.agents[s.h1], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: "12"}))
 	s.wantRefused("a person", fleet.Unauthorized, "joined host", says(chief, wire.Meet{Job: out.ID, Epoch: out.Epoch}))

@@ -28,8 +28,8 @@ func TestInvalidProtectionRefused(t *testing.T) {
 		in   control.ProtectVM
 		says string
 	}{
-		"a lock without a reason":      {control.ProtectVM{Locked: true}, "Say why"},
-		"a lock with blanks":           {control.ProtectVM{Locked: true, Reason: "  \t "}, "Say why"},
+		"a lock without a reason":      {control.ProtectVM{Locked: true}, "Give the reason"},
+		"a lock with blanks":           {control.ProtectVM{Locked: true, Reason: "  \t "}, "Give the reason"},
 		"a reason in two lines":        {control.ProtectVM{Locked: true, Reason: "a\nb"}, "one line"},
 		"a reason with a NUL":          {control.ProtectVM{Locked: true, Reason: "a\x00b"}, "one line"},
 		"a reason that is no text":     {control.ProtectVM{Locked: true, Reason: "\xff"}, "one line"},
