@@ -72,7 +72,7 @@ func TestColdMigrationSwitchesHostAfterBothSucceed(t *testing.T) {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
 	})
-	s.wantRefused("release the pool that its disks go to", fleet.Conflict, "Disks of web are being moved or copied to pool local", func() error {
+	s.wantRefused("release the pool that its disks go to", fleet.Conflict, "Disks of web are being moved to pool local", func() error {
 		_, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.local), s.h2)
 		return err
 	})

@@ -114,11 +114,11 @@ func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
 			return err
 		})
 	}
-	s.wantRefused("release the pool that it goes to", fleet.Conflict, "Disks of web are being moved or copied to pool nfs", func() error {
+	s.wantRefused("release the pool that it goes to", fleet.Conflict, "Disks of web are being moved to pool nfs", func() error {
 		_, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h1)
 		return err
 	})
-	s.wantRefused("delete it", fleet.Conflict, "being moved or copied", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectPool(s.nfs)); return err })
+	s.wantRefused("delete it", fleet.Conflict, "being moved to pool", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectPool(s.nfs)); return err })
 	spec := s.get(v.ID).Spec
 	spec.Disks = nil
 	if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Spec: &spec}); err == nil {

@@ -86,7 +86,7 @@ func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) erro
 func poolFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
 	coming, err := q.PoolAwaited(ctx, db.PoolAwaitedParams{PoolID: o.id, Host: string(host)})
 	if err == nil && len(coming) > 0 {
-		err = fleet.Errorf(fleet.Conflict, "Disks of %s are being moved or copied to pool %s. Wait until that has ended, or cancel it in the VMs' tasks.", strings.Join(coming, ", "), o.Name)
+		err = fleet.Errorf(fleet.Conflict, "Disks of %s are being moved to pool %s. Wait until that has ended, or cancel it in the VMs' tasks.", strings.Join(coming, ", "), o.Name)
 	}
 	if err != nil {
 		return err
