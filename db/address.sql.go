@@ -24,7 +24,7 @@ const forgetAddress = `-- name: ForgetAddress :exec
 DELETE FROM portal_address WHERE agent_url = $1
 `
 
-// Deletes only this portal's address; another portal may have set another one since.
+// Deletes this portal's address only; another portal may have stored its address since.
 func (q *Queries) ForgetAddress(ctx context.Context, agentUrl string) error {
 	_, err := q.db.Exec(ctx, forgetAddress, agentUrl)
 	return err
@@ -35,7 +35,7 @@ INSERT INTO portal_address (agent_url) VALUES ($1)
 ON CONFLICT (only_one) DO UPDATE SET agent_url = excluded.agent_url WHERE portal_address.agent_url <> excluded.agent_url
 `
 
-// The latest portal's address wins. An equal address is not written again.
+// The address of the portal that started last counts. An equal address is not written again.
 func (q *Queries) SetAgentAddress(ctx context.Context, agentUrl string) error {
 	_, err := q.db.Exec(ctx, setAgentAddress, agentUrl)
 	return err

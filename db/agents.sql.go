@@ -53,8 +53,8 @@ type BeginReportRow struct {
 	Sighted bool
 }
 
-// Accepts only reports newer than the last one, with numbers of the session. look_age is the time since the last
-// successful inventory; NULL if there was none. sighted reports that the hypervisor is reachable again. The end of an
+// Accepts only a report newer than the last one, with a number of the session. look_age is the time since the last
+// successful inventory; NULL if there was none. sighted is set if the hypervisor is reachable again. The end of an
 // offline period is recorded.
 func (q *Queries) BeginReport(ctx context.Context, arg BeginReportParams) (BeginReportRow, error) {
 	row := q.db.QueryRow(ctx, beginReport,
@@ -154,9 +154,9 @@ type HeartbeatsRow struct {
 	Now     time.Time
 }
 
-// Stores heartbeats of many hosts. Hosts missing in the result have another session. Rows are locked in one order to
-// avoid deadlocks between batches. A heartbeat counts from the time it was sent; its inventory time counts only if the
-// digest equals the stored one. The end of an offline period is recorded.
+// Stores heartbeats of many hosts. A host without a row in the result has another session. Rows are locked in one order
+// to avoid deadlocks between batches. A heartbeat counts from the time it was sent; its inventory time counts only if
+// its digest equals the stored one. The end of an offline period is recorded.
 func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]HeartbeatsRow, error) {
 	rows, err := q.db.Query(ctx, heartbeats,
 		arg.HostIds,
@@ -252,7 +252,7 @@ type LockSessionOfHostParams struct {
 	Session []byte
 }
 
-// Keeps the host's session until the transaction ends. Hello, join and removal of the host wait; heartbeats do not.
+// Locks the host's session until the transaction ends. Hello, join and removal of the host wait; heartbeats do not.
 func (q *Queries) LockSessionOfHost(ctx context.Context, arg LockSessionOfHostParams) (int64, error) {
 	row := q.db.QueryRow(ctx, lockSessionOfHost, arg.HostID, arg.Session)
 	var number int64
@@ -271,8 +271,8 @@ type NumberAnewParams struct {
 	Base   int64
 }
 
-// Resets report numbers beyond the start of the new session, as after a restore from a backup, so that the session's
-// reports are accepted.
+// Resets report numbers that are beyond the start of the new session, as after a restore from a backup. Otherwise the
+// session's reports would be rejected.
 func (q *Queries) NumberAnew(ctx context.Context, arg NumberAnewParams) error {
 	_, err := q.db.Exec(ctx, numberAnew, arg.HostID, arg.Base)
 	return err
@@ -321,7 +321,7 @@ type ReportAbsentVMsParams struct {
 	Ids    []string
 }
 
-// A VM missing in a full report is absent on the host.
+// A VM that is missing in a full report is absent on the host.
 func (q *Queries) ReportAbsentVMs(ctx context.Context, arg ReportAbsentVMsParams) error {
 	_, err := q.db.Exec(ctx, reportAbsentVMs, arg.Seq, arg.HostID, arg.Ids)
 	return err
@@ -383,8 +383,8 @@ type ReportMetersParams struct {
 	SendBytes    []int64
 }
 
-// Stores the readings of running VMs: one row per host, with parallel arrays. The previous CPU times are kept, so that
-// queries can compute the load in between.
+// Stores the readings of running VMs: one row per host, with parallel arrays. The row also keeps the previous CPU
+// times, so that queries can compute the load since then.
 func (q *Queries) ReportMeters(ctx context.Context, arg ReportMetersParams) error {
 	_, err := q.db.Exec(ctx, reportMeters,
 		arg.HostIds,
@@ -442,9 +442,8 @@ type VMsUnrecordedRow struct {
 	Generation int64
 }
 
-// VMs whose definition contains a spec unknown to the database because it was restored: a later generation, or another
-// spec of the same generation. VMs with an open job are omitted, and for five minutes those whose job failed or was
-// just done.
+// VMs whose domain has a spec that the restored database does not know: a later generation, or another spec of the same
+// generation. VMs with an open job are omitted. VMs whose job failed or has just ended are omitted for five minutes.
 func (q *Queries) VMsUnrecorded(ctx context.Context, arg VMsUnrecordedParams) ([]VMsUnrecordedRow, error) {
 	rows, err := q.db.Query(ctx, vMsUnrecorded, arg.Vms, arg.HostID, arg.Seq)
 	if err != nil {

@@ -172,7 +172,7 @@ type AssignmentOnRow struct {
 	Now      time.Time
 }
 
-// One assignment with its host's report, without long values. The status is NULL before the first report.
+// One assignment with its host's report, without volumes and leases. The status is NULL before the first report.
 func (q *Queries) AssignmentOn(ctx context.Context, arg AssignmentOnParams) (AssignmentOnRow, error) {
 	row := q.db.QueryRow(ctx, assignmentOn, arg.Noun, arg.ObjectID, arg.HostID)
 	var i AssignmentOnRow
@@ -216,11 +216,11 @@ type DriftedAssignmentsRow struct {
 	Generation int64
 }
 
-// Assignments and releases whose job was lost, on online hosts, retried every five minutes. After failures within the
-// last day, a release waits twice as long each time, up to six hours, because a failing release may disconnect the
-// host. Also inactive objects of which the agent has no record. Excluded: failed objects, which the agent restarts
-// itself; objects stopped by others; and changes that the host rolled back after losing its connection. Only resource
-// types with job kinds, so that others do not use up the limit.
+// Assignments and releases on online hosts whose job was lost; they are retried every five minutes. After failures
+// within the last day, a release waits twice as long each time, up to six hours, because a failing release may
+// disconnect the host. Inactive objects without a record at the agent are included. Excluded are failed objects, which
+// the agent restarts, objects stopped by others, and changes that the host rolled back after it lost its connection.
+// Only resource types with job kinds are selected, so that others do not use up the limit.
 func (q *Queries) DriftedAssignments(ctx context.Context, arg DriftedAssignmentsParams) ([]DriftedAssignmentsRow, error) {
 	rows, err := q.db.Query(ctx, driftedAssignments, arg.Fresh, arg.Nouns)
 	if err != nil {
@@ -305,7 +305,7 @@ type HostOfflinePeriodsParams struct {
 	Fresh time.Duration
 }
 
-// Offline periods of hosts since then, including a current one.
+// Offline periods of hosts after @since, including a current one.
 func (q *Queries) HostOfflinePeriods(ctx context.Context, arg HostOfflinePeriodsParams) ([]HostSilence, error) {
 	rows, err := q.db.Query(ctx, hostOfflinePeriods, arg.Hosts, arg.Since, arg.Fresh)
 	if err != nil {
@@ -374,10 +374,11 @@ type ReportAssignmentsParams struct {
 	HostID   fleet.HostID
 }
 
-// Stores changed reports on the objects of a host; lost counts the discovered networks that it no longer has. Reports
-// on pools count only for assigned pools; older agents use the pool's name. A missing object was not inventoried:
-// assigned pools that the host lacks are reported as such. Networks are matched by kind and name, assigned or not. A
-// network with the name of a defined one but another UUID is marked as foreign, with the error @strange.
+// Stores changed reports on the objects of a host. lost is the number of discovered networks that the host no longer
+// has. Reports on pools count only for assigned pools; older agents name the pool instead of its ID. Objects missing in
+// the report were not inventoried: assigned pools that the host lacks are reported as such. Networks are matched by
+// kind and name, assigned or not. A network with the name of a defined one but another UUID is marked as foreign, with
+// the error @strange.
 func (q *Queries) ReportAssignments(ctx context.Context, arg ReportAssignmentsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, reportAssignments,
 		arg.Pools,
@@ -411,7 +412,7 @@ type StatusQuartersRow struct {
 	Last    int16
 }
 
-// The quarters of an hour in which statuses of one object changed, and the last one before @since.
+// The quarters of an hour with a changed status of one object, and the last such quarter before @since.
 func (q *Queries) StatusQuarters(ctx context.Context, arg StatusQuartersParams) ([]StatusQuartersRow, error) {
 	rows, err := q.db.Query(ctx, statusQuarters,
 		arg.Hosts,

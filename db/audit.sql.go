@@ -44,7 +44,7 @@ WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true))
 SELECT keep_audit($1::integer) FROM patience
 `
 
-// Keeps the current month and @months full months before it. Waits at most a second for writers.
+// Retains the current month and @months complete months before it. It waits for writers for at most a second.
 func (q *Queries) KeepAudit(ctx context.Context, months int32) error {
 	_, err := q.db.Exec(ctx, keepAudit, months)
 	return err

@@ -20,7 +20,7 @@ type AddAuthorityParams struct {
 	Sealed  []byte
 }
 
-// The first portal's authority is kept; other portals read it.
+// The first portal's authority stays; other portals read it.
 func (q *Queries) AddAuthority(ctx context.Context, arg AddAuthorityParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addAuthority,
 		arg.CertPem,
@@ -66,7 +66,7 @@ type SealAuthorityParams struct {
 	Sealed []byte
 }
 
-// Seals a key that an older release stored in plain text.
+// Encrypts a key that an older release stored in plain text.
 func (q *Queries) SealAuthority(ctx context.Context, arg SealAuthorityParams) (int64, error) {
 	result, err := q.db.Exec(ctx, sealAuthority, arg.ByKey, arg.Sealed)
 	if err != nil {
@@ -80,7 +80,7 @@ SELECT by_key::text FROM (SELECT by_key FROM authority WHERE by_key IS NOT NULL 
     UNION SELECT by_key FROM customizations UNION SELECT by_key FROM guest_secrets) k ORDER BY by_key
 `
 
-// The vault keys needed to read the sealed secrets in the database.
+// The IDs of the vault keys with which secrets in the database are encrypted.
 func (q *Queries) SealedBy(ctx context.Context) ([]string, error) {
 	rows, err := q.db.Query(ctx, sealedBy)
 	if err != nil {

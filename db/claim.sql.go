@@ -24,8 +24,8 @@ type BreakOffWaitsParams struct {
 	Kinds   []string
 }
 
-// Cancels running waits for a guest, because a user now wants it off. Their epoch ends. kinds are the job kinds that
-// wait.
+// Cancels running jobs that wait for a guest, because a user now wants the VM off. Their epoch ends. kinds are the
+// kinds of such jobs.
 func (q *Queries) BreakOffWaits(ctx context.Context, arg BreakOffWaitsParams) error {
 	_, err := q.db.Exec(ctx, breakOffWaits,
 		arg.Error,
@@ -73,7 +73,7 @@ type CheckForWorkRow struct {
 	Waits  bool
 }
 
-// Whether the session is the host's current one, and whether jobs may be waiting for the host.
+// Whether the session is the host's current one, and whether jobs may be queued for the host.
 func (q *Queries) CheckForWork(ctx context.Context, arg CheckForWorkParams) (CheckForWorkRow, error) {
 	row := q.db.QueryRow(ctx, checkForWork, arg.HostID, arg.Session)
 	var i CheckForWorkRow
@@ -137,9 +137,8 @@ type ClaimJobsRow struct {
 
 // Claims jobs for many hosts: one per subject, oldest first. Jobs without a task (consoles) never wait for others. A
 // claim raises the epoch above any that the host has seen. session identifies the claimant; work describes the job's
-// subject. If there is work, the session is locked first, so that a hello sees the claimed jobs and an ended session
-// claims none. Earlier jobs of a subject are checked by subqueries, because a join was planned to read all running
-// jobs.
+// subject. If there are jobs, the session is locked first, so that a hello sees the claimed jobs and an ended session
+// claims none. Subqueries check for earlier jobs of a subject, because the planner made a join read all running jobs.
 func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := q.db.Query(ctx, claimJobs,
 		arg.Lease,
@@ -210,7 +209,7 @@ type EndJobsParams struct {
 	Notes  []string
 }
 
-// Ends jobs that the transaction has locked. A note about work left undone replaces the last progress note.
+// Ends jobs that the transaction has locked. A note about unfinished work replaces the last progress note.
 func (q *Queries) EndJobs(ctx context.Context, arg EndJobsParams) ([]Job, error) {
 	rows, err := q.db.Query(ctx, endJobs,
 		arg.Ids,
@@ -272,7 +271,7 @@ type FailVMParams struct {
 	HostID     fleet.HostID
 }
 
-// A result without an observed state: the old status is kept, with the error.
+// For a result without an observed state: the old status stays and gets the error.
 func (q *Queries) FailVM(ctx context.Context, arg FailVMParams) error {
 	_, err := q.db.Exec(ctx, failVM,
 		arg.Error,
@@ -289,7 +288,7 @@ UPDATE jobs SET run_after = now() WHERE id IN (
     SELECT j.id FROM jobs j WHERE j.host_id = $1 AND j.state = 'queued' AND j.retries > 0 AND j.run_after > now() FOR UPDATE SKIP LOCKED)
 `
 
-// The hypervisor is reachable again, so waiting retries run at once. Locked jobs are skipped.
+// The hypervisor is reachable again, so queued retries run at once. Locked jobs are skipped.
 func (q *Queries) HastenRetries(ctx context.Context, hostID fleet.HostID) error {
 	_, err := q.db.Exec(ctx, hastenRetries, hostID)
 	return err
@@ -313,7 +312,7 @@ const lockPools = `-- name: LockPools :exec
 SELECT id FROM pools WHERE id = ANY ($1::text[]) ORDER BY id FOR SHARE
 `
 
-// Keeps the pools assigned while a VM is created on them: a release locks the pool first.
+// Locks the pools while a VM is created on them, so that they stay assigned: a release locks the pool first.
 func (q *Queries) LockPools(ctx context.Context, ids []string) error {
 	_, err := q.db.Exec(ctx, lockPools, ids)
 	return err
@@ -358,7 +357,7 @@ type LockResultsRow struct {
 	Generation int64
 }
 
-// Locks everything that results need, in the common order: host sessions, subjects, jobs. A result without a row has no
+// Locks all rows that results need, in the common order: host sessions, subjects, jobs. A result without a row has no
 // such job or an ended session. session and number identify the session whose result is valid; generation is the VM's,
 // or 0 without a VM.
 func (q *Queries) LockResults(ctx context.Context, arg LockResultsParams) ([]LockResultsRow, error) {
@@ -474,7 +473,7 @@ type MovedOnVMParams struct {
 	Generation int64
 }
 
-// The VM, if its generation is newer and no queued job covers it.
+// The VM, if its generation is newer than @generation and no queued job covers it.
 func (q *Queries) MovedOnVM(ctx context.Context, arg MovedOnVMParams) (VM, error) {
 	row := q.db.QueryRow(ctx, movedOnVM, arg.ID, arg.HostID, arg.Generation)
 	var i VM
@@ -545,7 +544,7 @@ SELECT EXISTS (SELECT 1 FROM jobs j JOIN jobs n ON n.subject = j.subject AND n.h
     WHERE j.id = $1 AND (n.kind = j.kind OR n.kind = 'vm.delete' OR ordered_power(n.kind) IS NOT NULL AND ordered_power(j.kind) IS NOT NULL))
 `
 
-// Whether a newer job of the same kind, a deletion, or an order for another power state is waiting.
+// Whether a newer job of the same kind, a deletion, or a job for another power state is queued.
 func (q *Queries) Overtaken(ctx context.Context, id fleet.JobID) (bool, error) {
 	row := q.db.QueryRow(ctx, overtaken, id)
 	var exists bool
@@ -557,7 +556,7 @@ const poolsForWork = `-- name: PoolsForWork :many
 SELECT id, name, spec, generation, created_at, deleted_at FROM pools WHERE id = ANY ((SELECT $1::text[])::text[])
 `
 
-// The subquery hides the number of IDs from the planner, which would otherwise plan each time.
+// The subquery hides the number of IDs from the planner, which would otherwise make a new plan each time.
 func (q *Queries) PoolsForWork(ctx context.Context, ids []string) ([]Pool, error) {
 	rows, err := q.db.Query(ctx, poolsForWork, ids)
 	if err != nil {
@@ -594,8 +593,8 @@ type ReissueChangeParams struct {
 	HostID fleet.HostID
 }
 
-// A change replaced by a deletion never reached the host. It gets a new generation, because the deletion's generation
-// counts as observed.
+// A change that a deletion replaced never reached the host. The VM gets a new generation, because the deletion's
+// generation counts as observed.
 func (q *Queries) ReissueChange(ctx context.Context, arg ReissueChangeParams) error {
 	_, err := q.db.Exec(ctx, reissueChange, arg.ID, arg.HostID)
 	return err
@@ -671,7 +670,7 @@ WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs($1::text)))
         SELECT w.id FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued' AND w.task_id IS NOT NULL LIMIT 1) IS NOT NULL)
 `
 
-// Cancels an expired job if its subject has a newer waiting job of the same kind, or if it was a console.
+// Cancels an expired job if its subject has a newer queued job of the same kind, or if the job opens a console.
 func (q *Queries) ReplaceLapsed(ctx context.Context, hostID *string) error {
 	_, err := q.db.Exec(ctx, replaceLapsed, hostID)
 	return err
@@ -683,7 +682,7 @@ WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs($1::text)))
   AND j.state = 'running' AND (j.lease_until < now() OR j.host_id = $1)
 `
 
-// Requeues expired jobs, or at once all jobs of a host whose agent has restarted.
+// Requeues expired jobs, or all jobs of a host whose agent has restarted.
 func (q *Queries) ReturnLapsed(ctx context.Context, hostID *string) (int64, error) {
 	result, err := q.db.Exec(ctx, returnLapsed, hostID)
 	if err != nil {
@@ -713,7 +712,7 @@ type SettleAssignmentsParams struct {
 	Statuses    []string
 }
 
-// SettleVMs for assignments. status null means that the host did not look.
+// As SettleVMs, for assignments. A null status means that the host did not observe one.
 func (q *Queries) SettleAssignments(ctx context.Context, arg SettleAssignmentsParams) error {
 	_, err := q.db.Exec(ctx, settleAssignments,
 		arg.Nouns,
@@ -745,8 +744,8 @@ type SettleVMsParams struct {
 	Statuses    []string
 }
 
-// Stores observed VM states after jobs, unless a newer report is stored. If a newer report was skipped as unchanged, a
-// full report is requested, so that no state is lost between the two.
+// Stores VM states observed after jobs, unless a newer report is stored. If a newer report was skipped as unchanged, a
+// full report is requested, so that no state is lost.
 func (q *Queries) SettleVMs(ctx context.Context, arg SettleVMsParams) error {
 	_, err := q.db.Exec(ctx, settleVMs,
 		arg.Ids,
@@ -771,7 +770,7 @@ type TryAgainParams struct {
 	ID    fleet.JobID
 }
 
-// Requeues a job with its error, after a pause that doubles each time, up to 5 minutes.
+// Requeues a job with its error, after a pause that doubles with each retry, up to 5 minutes.
 func (q *Queries) TryAgain(ctx context.Context, arg TryAgainParams) (Job, error) {
 	row := q.db.QueryRow(ctx, tryAgain, arg.Error, arg.Pause, arg.ID)
 	var i Job
@@ -821,10 +820,10 @@ WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs($1::text)))
   AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind NOT IN ('volume.upload', 'vm.disk.move') ORDER BY j.id LIMIT 500
 `
 
-// Expired jobs, or those of a host whose agent has restarted, with too many attempts. Uploads are excluded: they wait
-// for users, possibly for days, and have their own timeout. Disk moves are excluded: the disk may already be in its new
-// place, which only the host knows, and later jobs would start the VM with the old one. They wait for the host or for a
-// cancellation.
+// Expired jobs with too many attempts, or such jobs of a host whose agent has restarted. Uploads are excluded: they
+// wait for users, possibly for days, and have their own timeout. Disk migrations are excluded: only the host knows
+// whether the disk is already in its new pool, and later jobs would start the VM with the old disk. They wait for the
+// host or for a cancellation.
 func (q *Queries) WornOut(ctx context.Context, hostID *string) ([]fleet.JobID, error) {
 	rows, err := q.db.Query(ctx, wornOut, hostID)
 	if err != nil {

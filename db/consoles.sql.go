@@ -26,7 +26,7 @@ type AddTicketParams struct {
 	Max       int64
 }
 
-// No row if the user has the maximum number of unused tickets.
+// Inserts no row if the user has the maximum number of unused tickets.
 func (q *Queries) AddTicket(ctx context.Context, arg AddTicketParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addTicket,
 		arg.Hash,

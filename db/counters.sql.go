@@ -89,7 +89,7 @@ type CountedVMsRow struct {
 	MemoryMib int64
 }
 
-// The counted properties of VMs, ordered by ID.
+// The columns that counters need, of VMs after @after by ID.
 func (q *Queries) CountedVMs(ctx context.Context, arg CountedVMsParams) ([]CountedVMsRow, error) {
 	rows, err := q.db.Query(ctx, countedVMs, arg.After, arg.Most)
 	if err != nil {
@@ -134,7 +134,7 @@ type CountedVMsNamedRow struct {
 	MemoryMib int64
 }
 
-// The counted properties of these VMs, without deleted ones.
+// The columns that counters need, of these VMs. Deleted VMs have no row.
 func (q *Queries) CountedVMsNamed(ctx context.Context, ids []string) ([]CountedVMsNamedRow, error) {
 	rows, err := q.db.Query(ctx, countedVMsNamed, ids)
 	if err != nil {
@@ -181,7 +181,7 @@ type FailedTasksRow struct {
 	Host string
 }
 
-// Failed jobs of hosts, individually even if they are parts of bulk tasks.
+// Failed jobs of hosts. Jobs of bulk tasks are listed individually.
 func (q *Queries) FailedTasks(ctx context.Context, arg FailedTasksParams) ([]FailedTasksRow, error) {
 	rows, err := q.db.Query(ctx, failedTasks, arg.AllProjects, arg.Projects)
 	if err != nil {

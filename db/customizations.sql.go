@@ -47,7 +47,7 @@ const addCustomizationsAlone = `-- name: AddCustomizationsAlone :exec
 SELECT pg_advisory_xact_lock(hashtext('quantix customizations ' || $1::text))
 `
 
-// Serializes additions to a project, so that each sees the previous count.
+// Serializes additions to a project, so that each counts the previous ones.
 func (q *Queries) AddCustomizationsAlone(ctx context.Context, project string) error {
 	_, err := q.db.Exec(ctx, addCustomizationsAlone, project)
 	return err
@@ -157,7 +157,7 @@ type ListCustomizationsRow struct {
 	ProjectName   string
 }
 
-// Global customizations and those of visible projects. Their number is limited by fleet.MaxCustomizations.
+// Global customization specs and those of visible projects. fleet.MaxCustomizations limits their number.
 func (q *Queries) ListCustomizations(ctx context.Context, arg ListCustomizationsParams) ([]ListCustomizationsRow, error) {
 	rows, err := q.db.Query(ctx, listCustomizations, arg.AllProjects, arg.Projects, arg.Most)
 	if err != nil {

@@ -28,7 +28,7 @@ type AwaitVolumeParams struct {
 	OfHost  int64
 }
 
-// Admits the host to the relay for a short time. No row if the user or the host has reached its limit of open
+// Admits the host to the relay for a short time. Inserts no row if the user or the host has reached its limit of open
 // downloads.
 func (q *Queries) AwaitVolume(ctx context.Context, arg AwaitVolumeParams) (int64, error) {
 	result, err := q.db.Exec(ctx, awaitVolume,
@@ -61,7 +61,7 @@ type AwaitedVolumeRow struct {
 	HostID  fleet.HostID
 }
 
-// The user of a download requested from this host within the last 30 seconds.
+// The user of a download that was requested from this host within the last 30 seconds.
 func (q *Queries) AwaitedVolume(ctx context.Context, arg AwaitedVolumeParams) (AwaitedVolumeRow, error) {
 	row := q.db.QueryRow(ctx, awaitedVolume, arg.PairID, arg.HostID)
 	var i AwaitedVolumeRow
@@ -78,7 +78,7 @@ type LockTransfersParams struct {
 	HostID string
 }
 
-// Serializes counts per user and per host, always locking in this order.
+// Serializes counts per user and per host. The locks are always taken in this order.
 func (q *Queries) LockTransfers(ctx context.Context, arg LockTransfersParams) error {
 	_, err := q.db.Exec(ctx, lockTransfers, arg.UserID, arg.HostID)
 	return err
@@ -94,7 +94,7 @@ type MigrateVolumeParams struct {
 	UserID fleet.UserID
 }
 
-// The user no longer waits: a queued job is cancelled; a running one ends when its connection breaks.
+// The user no longer waits: a queued job is cancelled; a running job ends when its connection breaks.
 func (q *Queries) MigrateVolume(ctx context.Context, arg MigrateVolumeParams) error {
 	_, err := q.db.Exec(ctx, migrateVolume, arg.PairID, arg.UserID)
 	return err
@@ -111,7 +111,7 @@ type QueueVolumeReadParams struct {
 	Args    fleet.JobArgs
 }
 
-// A job without a task.
+// Queues a job without a task.
 func (q *Queries) QueueVolumeRead(ctx context.Context, arg QueueVolumeReadParams) error {
 	_, err := q.db.Exec(ctx, queueVolumeRead,
 		arg.ID,

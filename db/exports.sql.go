@@ -33,7 +33,7 @@ type AddExportParams struct {
 	Most      int64
 }
 
-// No row if the project has reached its limit.
+// Inserts no row if the project has reached its limit.
 func (q *Queries) AddExport(ctx context.Context, arg AddExportParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addExport,
 		arg.ID,
@@ -249,7 +249,7 @@ SELECT e.id FROM (SELECT o.id, o.task_id, o.expires_at FROM exports o WHERE o.ex
 CROSS JOIN LATERAL (SELECT t.state FROM tasks t WHERE t.id = e.task_id OFFSET 0) t WHERE t.state NOT IN ('queued', 'running') ORDER BY e.expires_at
 `
 
-// Expired exports, except those still being created.
+// Expired exports, except those whose job has not ended.
 func (q *Queries) StaleExports(ctx context.Context) ([]fleet.ExportID, error) {
 	rows, err := q.db.Query(ctx, staleExports)
 	if err != nil {

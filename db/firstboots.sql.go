@@ -37,7 +37,7 @@ type FirstBootForRow struct {
 	Kind   string
 }
 
-// The first boot data of a VM, only for the VM's own host.
+// A VM's first-boot data, only for the VM's own host.
 func (q *Queries) FirstBootFor(ctx context.Context, arg FirstBootForParams) (FirstBootForRow, error) {
 	row := q.db.QueryRow(ctx, firstBootFor, arg.VMID, arg.HostID)
 	var i FirstBootForRow

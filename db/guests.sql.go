@@ -69,7 +69,7 @@ type ExpiringVMsRow struct {
 	Over        bool
 }
 
-// VMs whose expiry state is behind the time.
+// VMs whose expiry state must change at the current time.
 func (q *Queries) ExpiringVMs(ctx context.Context, notice time.Duration) ([]ExpiringVMsRow, error) {
 	rows, err := q.db.Query(ctx, expiringVMs, notice)
 	if err != nil {
@@ -116,7 +116,7 @@ type GuestSecretForRow struct {
 	Sealed []byte
 }
 
-// Only for the host that runs the job, while it runs.
+// A job's secret, only for the host that runs the job, and only while it runs.
 func (q *Queries) GuestSecretFor(ctx context.Context, arg GuestSecretForParams) (GuestSecretForRow, error) {
 	row := q.db.QueryRow(ctx, guestSecretFor, arg.JobID, arg.HostID)
 	var i GuestSecretForRow
@@ -164,7 +164,7 @@ type ReportGuestsParams struct {
 	Readings []string
 }
 
-// Stores readings of guest agents, only from the VM's own host.
+// Stores readings of guest agents. Only readings from a VM's own host count.
 func (q *Queries) ReportGuests(ctx context.Context, arg ReportGuestsParams) error {
 	_, err := q.db.Exec(ctx, reportGuests,
 		arg.HostIds,

@@ -21,7 +21,8 @@ type CPUModelSetsRow struct {
 	Hosts  int64
 }
 
-// Distinct lists of CPU models available to guests, with the number of hosts for each; null if hosts report none.
+// The distinct lists of CPU models available to guests, with the number of hosts that report each; null if a host
+// reports none.
 func (q *Queries) CPUModelSets(ctx context.Context) ([]CPUModelSetsRow, error) {
 	rows, err := q.db.Query(ctx, cPUModelSets)
 	if err != nil {
@@ -94,7 +95,7 @@ type CandidatesRow struct {
 	Pools       []byte
 }
 
-// What placement needs to know about one host, or about all if @host is empty.
+// The data that placement needs, of one host, or of all hosts if @host is empty.
 func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]CandidatesRow, error) {
 	rows, err := q.db.Query(ctx, candidates, arg.Model, arg.Pools, arg.Host)
 	if err != nil {
@@ -173,7 +174,7 @@ type CommittedRow struct {
 	Cpus   int64
 }
 
-// Memory in MiB and vCPUs of each host's VMs; of one host, or of all if @host is empty.
+// Memory in MiB and vCPUs of each host's VMs, for one host, or for all hosts if @host is empty.
 func (q *Queries) Committed(ctx context.Context, host string) ([]CommittedRow, error) {
 	rows, err := q.db.Query(ctx, committed, host)
 	if err != nil {
@@ -213,7 +214,8 @@ type DisksToComeRow struct {
 	Bytes  int64
 }
 
-// Space that disks not yet created or grown will need in these pools. A disk without a size is as large as its image.
+// The space that disks not yet created or grown will need in these pools. A disk without a size is as large as its
+// image.
 func (q *Queries) DisksToCome(ctx context.Context, pools []string) ([]DisksToComeRow, error) {
 	rows, err := q.db.Query(ctx, disksToCome, pools)
 	if err != nil {
@@ -247,7 +249,7 @@ const forgetVMs = `-- name: ForgetVMs :exec
 DELETE FROM vms WHERE host_id = $1 AND deleted_at IS NOT NULL
 `
 
-// Deletes VMs whose deletion the host never confirmed.
+// Deletes VMs whose deletion the host has not confirmed.
 func (q *Queries) ForgetVMs(ctx context.Context, hostID fleet.HostID) error {
 	_, err := q.db.Exec(ctx, forgetVMs, hostID)
 	return err
@@ -330,8 +332,8 @@ type HostDevicesOnRow struct {
 	Most   int64
 }
 
-// Host devices of one host, or of all if @host is empty, with the VM that has the device; the first by name if several
-// share it. A disk of the same name on two hosts is one disk that both can reach.
+// Host devices of one host, or of all hosts if @host is empty, each with the VM that has it. If several VMs share a
+// device, the first by name is returned. A disk with the same name on two hosts is one disk that both can reach.
 func (q *Queries) HostDevicesOn(ctx context.Context, arg HostDevicesOnParams) ([]HostDevicesOnRow, error) {
 	rows, err := q.db.Query(ctx, hostDevicesOn, arg.Host, arg.Devices, arg.Every)
 	if err != nil {
@@ -417,8 +419,8 @@ type ReservedCPURow struct {
 	Percent int64
 }
 
-// Reserved CPU in percent of one processor, per host: for its VMs in any power state and for VMs migrating to it; of
-// one host, or of all if @host is empty.
+// Reserved CPU per host, in percent of one processor: of its VMs in any power state, and of VMs migrating to it. For
+// one host, or for all hosts if @host is empty.
 func (q *Queries) ReservedCPU(ctx context.Context, host string) ([]ReservedCPURow, error) {
 	rows, err := q.db.Query(ctx, reservedCPU, host)
 	if err != nil {

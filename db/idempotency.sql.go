@@ -80,7 +80,7 @@ type TakeKeyParams struct {
 	Request []byte
 }
 
-// Waits for a concurrent request with the same key.
+// Waits for the end of a concurrent request with the same key.
 func (q *Queries) TakeKey(ctx context.Context, arg TakeKeyParams) (int64, error) {
 	result, err := q.db.Exec(ctx, takeKey, arg.UserID, arg.Key, arg.Request)
 	if err != nil {

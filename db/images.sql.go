@@ -134,7 +134,7 @@ type CopiesAtRow struct {
 	Host      string
 }
 
-// The versions of which the file is a copy.
+// The image versions that have the file as a copy.
 func (q *Queries) CopiesAt(ctx context.Context, arg CopiesAtParams) ([]CopiesAtRow, error) {
 	rows, err := q.db.Query(ctx, copiesAt, arg.PoolID, arg.Volume, arg.Host)
 	if err != nil {
@@ -172,7 +172,8 @@ type CopiesInRow struct {
 	Coming bool
 }
 
-// The copies of a version in a pool; in a local pool those of one host. coming reports that a job is creating the copy.
+// The copies of a version in a pool; in a local pool only those of one host. coming is set if a job is creating the
+// copy.
 func (q *Queries) CopiesIn(ctx context.Context, arg CopiesInParams) ([]CopiesInRow, error) {
 	rows, err := q.db.Query(ctx, copiesIn, arg.VersionID, arg.PoolID, arg.Host)
 	if err != nil {
@@ -197,7 +198,7 @@ const countProjectImages = `-- name: CountProjectImages :one
 SELECT count(i.id) FROM (SELECT p.id FROM projects p WHERE p.id = $1::text FOR NO KEY UPDATE) o LEFT JOIN images i ON i.project_id = o.id AND i.template_id IS NULL
 `
 
-// Locks the project, so that concurrent creations see the previous count.
+// Locks the project, so that concurrent creations are counted.
 func (q *Queries) CountProjectImages(ctx context.Context, projectID string) (int64, error) {
 	row := q.db.QueryRow(ctx, countProjectImages, projectID)
 	var count int64
@@ -237,7 +238,7 @@ type ForgetCopiesParams struct {
 	Host   string
 }
 
-// On one host of a local pool, or everywhere if @host is empty.
+// Removes copies on one host of a local pool, or on all hosts if @host is empty.
 func (q *Queries) ForgetCopies(ctx context.Context, arg ForgetCopiesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, forgetCopies, arg.PoolID, arg.Volume, arg.Host)
 	if err != nil {
@@ -252,7 +253,7 @@ SELECT n.name::text FROM (
 WHERE NOT EXISTS (SELECT 1 FROM images i WHERE i.project_id IS NULL AND i.template_id IS NULL AND i.name = n.name COLLATE "C") ORDER BY n.nth LIMIT 1
 `
 
-// The name, or the name with the first number that makes it unique among global images.
+// The name, with the first number that makes it unique among global images, if any is needed.
 func (q *Queries) FreeImageName(ctx context.Context, name string) (string, error) {
 	row := q.db.QueryRow(ctx, freeImageName, name)
 	var n_name string
@@ -431,7 +432,7 @@ const lockImageSteps = `-- name: LockImageSteps :exec
 SELECT pg_advisory_xact_lock(hashtextextended('steps of images', 0))
 `
 
-// Serializes jobs that create or read copies, so that a second VM uses the first one's copy.
+// Serializes jobs that create or read copies, so that a second VM uses the copy requested for the first.
 func (q *Queries) LockImageSteps(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockImageSteps)
 	return err
@@ -452,8 +453,8 @@ type LockImagesRow struct {
 	Open bool
 }
 
-// Keeps the images and their copies while a VM is created from them: a deletion locks the image first. open reports
-// that the image is published to the project.
+// Locks the images while a VM is created from them, so that their copies stay: a deletion locks the image first. open
+// is set if the image is published to the project.
 func (q *Queries) LockImages(ctx context.Context, arg LockImagesParams) ([]LockImagesRow, error) {
 	rows, err := q.db.Query(ctx, lockImages, arg.ProjectID, arg.Ids)
 	if err != nil {
@@ -496,9 +497,9 @@ type NoteVersionParams struct {
 	Volume        string
 }
 
-// Records what a host reports for its copy of a version whose properties are unknown. A checksum is recorded only if
-// the hosts of all other existing copies report the same. Known values never change: no host decides about another
-// host's copy.
+// Records the properties that a host reports for its copy of a version whose properties are unknown. A checksum is
+// recorded only if the hosts of all other existing copies report the same one. Known values never change, because a
+// host's report must not affect another host's copy.
 func (q *Queries) NoteVersion(ctx context.Context, arg NoteVersionParams) error {
 	_, err := q.db.Exec(ctx, noteVersion,
 		arg.Format,
@@ -533,8 +534,8 @@ type OverlaysOnRow struct {
 	Names  []string
 }
 
-// The first few VMs with a disk backed by each of the files, including disks not created yet; of one host, or of all if
-// its host is empty.
+// The first few VMs with a disk backed by each of the files, including disks not created yet. A file without a host
+// matches on all hosts.
 func (q *Queries) OverlaysOn(ctx context.Context, arg OverlaysOnParams) ([]OverlaysOnRow, error) {
 	rows, err := q.db.Query(ctx, overlaysOn, arg.Pools, arg.Volumes, arg.Hosts)
 	if err != nil {
@@ -618,7 +619,7 @@ const versionsThere = `-- name: VersionsThere :many
 SELECT id FROM image_versions WHERE id = ANY ($1::text[])
 `
 
-// The existing versions among these. Must follow LockImages, because a deletion locks the image first.
+// The versions among these that exist. It must follow LockImages, because a deletion locks the image first.
 func (q *Queries) VersionsThere(ctx context.Context, ids []string) ([]fleet.ImageVersionID, error) {
 	rows, err := q.db.Query(ctx, versionsThere, ids)
 	if err != nil {
@@ -653,7 +654,7 @@ type WorkOnVolumesRow struct {
 	Source  string
 }
 
-// VolumesAtWork for several pools.
+// As VolumesAtWork, for several pools.
 func (q *Queries) WorkOnVolumes(ctx context.Context, pools []string) ([]WorkOnVolumesRow, error) {
 	rows, err := q.db.Query(ctx, workOnVolumes, pools)
 	if err != nil {

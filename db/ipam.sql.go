@@ -21,7 +21,7 @@ type ChangeNetworkParams struct {
 	ID   fleet.NetworkID
 }
 
-// Each change raises the generation by one.
+// Each change of the spec raises the generation by one.
 func (q *Queries) ChangeNetwork(ctx context.Context, arg ChangeNetworkParams) error {
 	_, err := q.db.Exec(ctx, changeNetwork, arg.Spec, arg.ID)
 	return err
@@ -49,8 +49,8 @@ type LeasesOfRow struct {
 	Leases   []byte
 }
 
-// The DHCP leases of the network's hosts, on one host or on all if @host is empty. Networks that are not assigned or
-// are foreign are excluded.
+// The DHCP leases that hosts report for the network, for one host, or for all hosts if @host is empty. Networks that
+// are not assigned, or are different networks of the same name, are excluded.
 func (q *Queries) LeasesOf(ctx context.Context, arg LeasesOfParams) ([]LeasesOfRow, error) {
 	rows, err := q.db.Query(ctx, leasesOf,
 		arg.Fresh,
@@ -98,7 +98,7 @@ type MACOwnersRow struct {
 	HostName string
 }
 
-// The owners of MAC addresses: VMs by spec and by report, and unmanaged VMs.
+// The VMs that have the MAC addresses by spec or by report, including unmanaged VMs.
 func (q *Queries) MACOwners(ctx context.Context, macs []string) ([]MACOwnersRow, error) {
 	rows, err := q.db.Query(ctx, mACOwners, macs)
 	if err != nil {
@@ -155,7 +155,7 @@ type NICsOnRow struct {
 	Seen     []byte
 }
 
-// VMs with NICs on the network, on one host or on all if @host is empty, with their reported state.
+// VMs with NICs on the network, with their reported state, on one host, or on all hosts if @host is empty.
 func (q *Queries) NICsOn(ctx context.Context, arg NICsOnParams) ([]NICsOnRow, error) {
 	rows, err := q.db.Query(ctx, nICsOn,
 		arg.Fresh,

@@ -25,7 +25,7 @@ type AddStepParams struct {
 	Args    fleet.JobArgs
 }
 
-// Adds a further job to an existing task.
+// Adds another job to an existing task.
 func (q *Queries) AddStep(ctx context.Context, arg AddStepParams) error {
 	_, err := q.db.Exec(ctx, addStep,
 		arg.ID,
@@ -53,7 +53,7 @@ type JobsAboutRow struct {
 	HostID fleet.HostID
 }
 
-// Open jobs of a kind on a subject, locked until the transaction ends: a job made to wait for an ended one would wait
+// Open jobs of a kind on a subject, locked until the transaction ends: a job that waits for an ended job would wait
 // forever.
 func (q *Queries) JobsAbout(ctx context.Context, arg JobsAboutParams) ([]JobsAboutRow, error) {
 	rows, err := q.db.Query(ctx, jobsAbout, arg.Subject, arg.Kind)
@@ -108,9 +108,9 @@ type JoinQueueParams struct {
 	UserID      *fleet.UserID
 }
 
-// QueueJob for the other cases, and for a subtask without a job; returns the task. A waiting job with the same subject
-// and kind takes the newer generation and arguments. The order then joins that job's task, except that a subtask takes
-// the job over. Waiting retries of the subject run at once, so that they do not block the newer job.
+// QueueJob for the other cases, and for a subtask without a job; returns the task. A queued job with the same subject
+// and kind takes the newer generation and arguments. The request then joins that job's task, except that a subtask
+// takes over the job. Queued retries of the subject run at once, so that they do not block the newer job.
 func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (string, error) {
 	row := q.db.QueryRow(ctx, joinQueue,
 		arg.Subject,
@@ -140,7 +140,7 @@ type JoinTaskParams struct {
 	ID        fleet.TaskID
 }
 
-// The last user to order a waiting job becomes its task's creator, except for subtasks.
+// The last user who requests a queued job becomes the creator of its task, except for subtasks.
 func (q *Queries) JoinTask(ctx context.Context, arg JoinTaskParams) error {
 	_, err := q.db.Exec(ctx, joinTask, arg.CreatedBy, arg.UserID, arg.ID)
 	return err
@@ -156,7 +156,7 @@ type NameStepParams struct {
 	Steps  []string
 }
 
-// Names the steps of a task with several jobs, so that they can be counted.
+// Gives a role to the jobs of a task that have none, so that the task's steps can be counted.
 func (q *Queries) NameStep(ctx context.Context, arg NameStepParams) error {
 	_, err := q.db.Exec(ctx, nameStep, arg.Role, arg.TaskID, arg.Steps)
 	return err
@@ -174,7 +174,7 @@ type QueueConsoleParams struct {
 	Generation int64
 }
 
-// A job without a task.
+// Queues a job without a task.
 func (q *Queries) QueueConsole(ctx context.Context, arg QueueConsoleParams) error {
 	_, err := q.db.Exec(ctx, queueConsole,
 		arg.ID,
@@ -211,8 +211,8 @@ type QueueJobParams struct {
 	Args        fleet.JobArgs
 }
 
-// Queues a job and its task, with the same ID, unless a waiting job would be joined or accelerated. Then it inserts
-// nothing.
+// Queues a job and its task, with the same ID. It inserts nothing if a queued job exists that the new job would join or
+// start earlier: see JoinQueue.
 func (q *Queries) QueueJob(ctx context.Context, arg QueueJobParams) (int64, error) {
 	result, err := q.db.Exec(ctx, queueJob,
 		arg.HostID,
@@ -245,7 +245,7 @@ type WaitForParams struct {
 	Kind   fleet.JobKind
 }
 
-// Makes the task's waiting job start after the others have ended.
+// Makes the task's queued job start after the other jobs have ended.
 func (q *Queries) WaitFor(ctx context.Context, arg WaitForParams) error {
 	_, err := q.db.Exec(ctx, waitFor, arg.Others, arg.TaskID, arg.Kind)
 	return err

@@ -89,7 +89,7 @@ WITH held AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = $1 FOR UPD
 UPDATE host_sessions s SET session = NULL, fingerprint = '', conflict = '', conflict_at = NULL FROM held WHERE s.host_id = held.host_id
 `
 
-// Ends the previous agent's session. Waits for transactions that use the session.
+// Ends the previous agent's session. It waits for transactions that use the session.
 func (q *Queries) EndHostSession(ctx context.Context, hostID fleet.HostID) error {
 	_, err := q.db.Exec(ctx, endHostSession, hostID)
 	return err

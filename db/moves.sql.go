@@ -26,8 +26,8 @@ type DiskMovedParams struct {
 	HostID fleet.HostID
 }
 
-// Updates the spec after a disk move, once. It changes nothing if the VM is on another host or the disk was removed
-// meanwhile.
+// Updates the spec after a disk migration, once. It changes nothing if the VM is on another host by now, or the disk
+// was removed.
 func (q *Queries) DiskMoved(ctx context.Context, arg DiskMovedParams) (string, error) {
 	row := q.db.QueryRow(ctx, diskMoved,
 		arg.Disk,
@@ -53,7 +53,7 @@ type MovesOfRow struct {
 	Note     string
 }
 
-// The open disk moves of a VM.
+// The open disk migrations of a VM.
 func (q *Queries) MovesOf(ctx context.Context, subject fleet.Subject) ([]MovesOfRow, error) {
 	rows, err := q.db.Query(ctx, movesOf, subject)
 	if err != nil {
@@ -92,7 +92,7 @@ type NoteLeftVolumeParams struct {
 	ID     fleet.JobID
 }
 
-// Adds a note about an old volume that could not be deleted to the disk move's task.
+// Adds a note to the disk migration's task: the old volume could not be deleted.
 func (q *Queries) NoteLeftVolume(ctx context.Context, arg NoteLeftVolumeParams) error {
 	_, err := q.db.Exec(ctx, noteLeftVolume,
 		arg.Volume,
@@ -118,7 +118,7 @@ type PoolAwaitedParams struct {
 	Host   string
 }
 
-// The first few VMs with disks that are being moved into the pool, on one host or on any if @host is empty.
+// The first few VMs with a disk that is migrating into the pool, on one host, or on any host if @host is empty.
 func (q *Queries) PoolAwaited(ctx context.Context, arg PoolAwaitedParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, poolAwaited, arg.PoolID, arg.Host)
 	if err != nil {
@@ -151,8 +151,8 @@ type StopMovesParams struct {
 	Subject fleet.Subject
 }
 
-// Cancels disk moves and migrations of a VM and merges of its deleted snapshots. Jobs not yet started end at once;
-// started ones are told to undo their work.
+// Cancels disk migrations and migrations of a VM, and merges of its deleted snapshots. Jobs not yet started end at
+// once; hosts undo started jobs.
 func (q *Queries) StopMoves(ctx context.Context, arg StopMovesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, stopMoves, arg.Error, arg.Subject)
 	if err != nil {
@@ -172,7 +172,7 @@ type StopTaskWorkParams struct {
 	Kinds  []string
 }
 
-// Tells hosts to undo the started jobs of a task: see fleet.Kind.Stoppable.
+// Makes hosts undo the started jobs of a task: see fleet.Kind.Stoppable.
 func (q *Queries) StopTaskWork(ctx context.Context, arg StopTaskWorkParams) (int64, error) {
 	result, err := q.db.Exec(ctx, stopTaskWork, arg.Error, arg.TaskID, arg.Kinds)
 	if err != nil {

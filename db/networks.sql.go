@@ -43,7 +43,7 @@ const assignNetworksAlone = `-- name: AssignNetworksAlone :exec
 SELECT pg_advisory_xact_lock(hashtext('quantix networks'))
 `
 
-// Serializes assignments of networks, so that each sees the subnets and bridges already used.
+// Serializes assignments of networks, so that each sees the subnets and bridges in use.
 func (q *Queries) AssignNetworksAlone(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, assignNetworksAlone)
 	return err
@@ -134,8 +134,8 @@ type CountedNetworksRow struct {
 	Device string
 }
 
-// Networks among these whose NICs need a host device or a function of one each (see NetworkSpec.Counted), and all
-// others on the same devices. Ordered by device, so that locks are taken in one order.
+// Networks among these whose NICs each need a host device or a function of one (see NetworkSpec.Counted), and all other
+// networks on the same devices. The order by device makes all transactions lock in one order.
 func (q *Queries) CountedNetworks(ctx context.Context, ids []string) ([]CountedNetworksRow, error) {
 	rows, err := q.db.Query(ctx, countedNetworks, ids)
 	if err != nil {
@@ -187,7 +187,7 @@ type FindNetworksRow struct {
 	Closed bool
 }
 
-// Networks by ID, or by kind and name, locked until the transaction ends (see LostNetworks). closed reports that the
+// Networks by ID, or by kind and name, locked until the transaction ends (see LostNetworks). closed is set if the
 // network is restricted and not granted to the project.
 func (q *Queries) FindNetworks(ctx context.Context, arg FindNetworksParams) ([]FindNetworksRow, error) {
 	rows, err := q.db.Query(ctx, findNetworks,
@@ -225,7 +225,7 @@ DELETE FROM networks n WHERE n.id = ANY ($1::text[]) AND n.spec IS NULL
   AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id))))
 `
 
-// Deletes locked networks in a statement of its own, which sees reports and VM changes committed before the lock.
+// Deletes locked networks. A separate statement sees reports and VM changes committed before the lock.
 func (q *Queries) ForgetNetworks(ctx context.Context, ids []string) error {
 	_, err := q.db.Exec(ctx, forgetNetworks, ids)
 	return err
@@ -319,7 +319,7 @@ WHERE n.spec IS NULL AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network
 FOR UPDATE OF n SKIP LOCKED
 `
 
-// Discovered networks without hosts, VMs and grants, locked. Networks locked by a report or a VM change are skipped.
+// Locks discovered networks without hosts, VMs and grants. It skips networks locked by a report or by a change of a VM.
 func (q *Queries) LostNetworks(ctx context.Context) ([]fleet.NetworkID, error) {
 	rows, err := q.db.Query(ctx, lostNetworks)
 	if err != nil {
@@ -402,7 +402,7 @@ type NICsAllocatedRow struct {
 	Nics   int32
 }
 
-// The number of NICs per VM that need a function of these devices, for VMs in any power state.
+// The number of NICs per VM that need a function of these devices. VMs count in any power state.
 func (q *Queries) NICsAllocated(ctx context.Context, arg NICsAllocatedParams) ([]NICsAllocatedRow, error) {
 	rows, err := q.db.Query(ctx, nICsAllocated, arg.Devices, arg.Host)
 	if err != nil {
@@ -447,8 +447,8 @@ type NICsReportedRow struct {
 	Used      int32
 }
 
-// Reported capacity for NICs on assigned networks, of one host or of all if @host is empty. Values are bounded, because
-// a host may report any number.
+// The reported capacity for NICs on assigned networks, of one host, or of all hosts if @host is empty. Values are
+// bounded, because a host may report any number.
 func (q *Queries) NICsReported(ctx context.Context, arg NICsReportedParams) ([]NICsReportedRow, error) {
 	rows, err := q.db.Query(ctx, nICsReported, arg.Ids, arg.Host)
 	if err != nil {
@@ -546,7 +546,7 @@ type NetworkNeededParams struct {
 	NetworkID string
 }
 
-// The first few VMs with a NIC on the network, on one host or on any if @host is empty.
+// The first few VMs with a NIC on the network, on one host, or on any host if @host is empty.
 func (q *Queries) NetworkNeeded(ctx context.Context, arg NetworkNeededParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, networkNeeded, arg.Host, arg.NetworkID)
 	if err != nil {
@@ -581,8 +581,8 @@ type NetworksLeftParams struct {
 	Looked   time.Duration
 }
 
-// Of reported networks, those not assigned to the host that the host lacks, or that it has released within the last
-// @looked.
+// The reported networks that are not discoveries: unassigned networks that the host lacks, and networks released by
+// the host within the last @looked.
 func (q *Queries) NetworksLeft(ctx context.Context, arg NetworksLeftParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, networksLeft,
 		arg.Networks,
@@ -631,7 +631,7 @@ type NetworksOnRow struct {
 	HostName string
 }
 
-// Other networks on these hosts, each distinct report once, and foreign networks of the same name.
+// Other networks on these hosts, each distinct report once, and different networks of the same name.
 func (q *Queries) NetworksOn(ctx context.Context, arg NetworksOnParams) ([]NetworksOnRow, error) {
 	rows, err := q.db.Query(ctx, networksOn, arg.ID, arg.Hosts)
 	if err != nil {
@@ -681,7 +681,7 @@ const shareLockNetwork = `-- name: ShareLockNetwork :one
 SELECT name FROM networks WHERE id = $1 FOR KEY SHARE
 `
 
-// Keeps the network while it is granted.
+// Locks the network against deletion while it is granted.
 func (q *Queries) ShareLockNetwork(ctx context.Context, id fleet.NetworkID) (string, error) {
 	row := q.db.QueryRow(ctx, shareLockNetwork, id)
 	var name string

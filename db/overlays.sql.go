@@ -89,7 +89,7 @@ type SetPeersParams struct {
 	ID    fleet.NetworkID
 }
 
-// Sets the peers and raises the generation, if they have changed.
+// Sets the peers and raises the generation, but only if the peers have changed.
 func (q *Queries) SetPeers(ctx context.Context, arg SetPeersParams) (int64, error) {
 	row := q.db.QueryRow(ctx, setPeers, arg.Peers, arg.ID)
 	var generation int64

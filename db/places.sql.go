@@ -40,7 +40,7 @@ type FollowVMParams struct {
 	ID     fleet.VMID
 }
 
-// The new host's last report becomes the VM's status and counts as part of its latest report.
+// The last report of the new host becomes the VM's status, as if that host had reported its own VM.
 func (q *Queries) FollowVM(ctx context.Context, arg FollowVMParams) (int64, error) {
 	row := q.db.QueryRow(ctx, followVM, arg.ToHost, arg.ID)
 	var observed_generation int64
@@ -56,7 +56,7 @@ INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven)
 SELECT v.id, v.host_id, v.status->>'power', v.observed_generation, true FROM vms v WHERE v.id = $1
 `
 
-// Keeps the old host's domain as a discovered VM and a sighting, as that host's next report will.
+// Stores the old host's domain as a discovered VM and as a sighting, as that host's next report would.
 func (q *Queries) KeepAsDiscovered(ctx context.Context, vmID fleet.VMID) error {
 	_, err := q.db.Exec(ctx, keepAsDiscovered, vmID)
 	return err
@@ -71,7 +71,7 @@ type MoveJobParams struct {
 	ID     fleet.JobID
 }
 
-// Another host executes the job.
+// Moves the job to another host.
 func (q *Queries) MoveJob(ctx context.Context, arg MoveJobParams) error {
 	_, err := q.db.Exec(ctx, moveJob, arg.ToHost, arg.ID)
 	return err
@@ -155,9 +155,9 @@ type PlacesToSettleRow struct {
 	Gone   bool
 }
 
-// VMs running on another host, proven by their mark, once both hosts have reported since. gone: their own host no
-// longer runs them; otherwise both hosts run them. VMs that their own host is starting are omitted. @vm_id ” selects
-// all.
+// VMs that another host runs, proven by their mark, after both hosts have reported again. gone is set if the VM's own
+// host no longer runs it; otherwise both hosts run it. VMs that their own host is starting are omitted. An empty @vm_id
+// selects all VMs.
 func (q *Queries) PlacesToSettle(ctx context.Context, arg PlacesToSettleParams) ([]PlacesToSettleRow, error) {
 	rows, err := q.db.Query(ctx, placesToSettle, arg.VMID, arg.Fresh)
 	if err != nil {
@@ -202,8 +202,8 @@ WITH locked AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY ($1:
 UPDATE host_sessions s SET digest = '' FROM locked l WHERE s.host_id = l.host_id
 `
 
-// Makes the hosts send full reports. It comes first when a VM's host is decided: the lock delays reports, so that no
-// older report is stored afterwards.
+// Makes the hosts send full reports. It is the first statement when a VM's host is decided: its locks delay reports, so
+// that no older report is stored afterwards.
 func (q *Queries) RequestFullReports(ctx context.Context, ids []string) error {
 	_, err := q.db.Exec(ctx, requestFullReports, ids)
 	return err
@@ -213,7 +213,7 @@ const settleSightings = `-- name: SettleSightings :exec
 UPDATE vm_sightings SET settled = true, alarm = false WHERE vm_id = $1 AND power IN ('running', 'paused') AND (alarm OR NOT settled)
 `
 
-// The VM stays on its host; running domains elsewhere are declared not to be the VM.
+// The VM stays on its host; domains that other hosts run are no longer treated as the VM.
 func (q *Queries) SettleSightings(ctx context.Context, vmID fleet.VMID) error {
 	_, err := q.db.Exec(ctx, settleSightings, vmID)
 	return err
@@ -236,7 +236,7 @@ type SightVMsParams struct {
 	Seen   []byte
 }
 
-// A decision about a domain's run ends when the domain stops.
+// A person's decision about a running domain ends when the domain stops.
 func (q *Queries) SightVMs(ctx context.Context, arg SightVMsParams) error {
 	_, err := q.db.Exec(ctx, sightVMs, arg.HostID, arg.Seen)
 	return err
@@ -251,7 +251,7 @@ type SightingsSeenRow struct {
 	LookedAt *time.Time
 }
 
-// Last inventories of the hosts with a sighting of the VM.
+// The times of the last inventories of the hosts with a sighting of the VM.
 func (q *Queries) SightingsSeen(ctx context.Context, vmID fleet.VMID) ([]SightingsSeenRow, error) {
 	rows, err := q.db.Query(ctx, sightingsSeen, vmID)
 	if err != nil {
@@ -293,8 +293,8 @@ type StrangeDomainsRow struct {
 	Mark   string
 }
 
-// Of a host's domains, those that are not its VMs, and those of its VMs without the right mark. proof is derived from
-// the domain's mark. known: a VM of another host has this ID; proven: with the right mark.
+// The domains of a host that are not its own VMs, and the domains of its VMs without the right mark. proof is computed
+// from the domain's mark. known: another host's VM has this ID; proven: and the mark is right.
 func (q *Queries) StrangeDomains(ctx context.Context, arg StrangeDomainsParams) ([]StrangeDomainsRow, error) {
 	rows, err := q.db.Query(ctx, strangeDomains, arg.HostID, arg.Domains)
 	if err != nil {

@@ -31,7 +31,7 @@ type AddPlanParams struct {
 	Most      int64
 }
 
-// No row if the user has the maximum number of open plans.
+// Inserts no row if the user has the maximum number of open plans.
 func (q *Queries) AddPlan(ctx context.Context, arg AddPlanParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addPlan,
 		arg.ID,
@@ -79,7 +79,7 @@ type AnswerPlanParams struct {
 	HostID  fleet.HostID
 }
 
-// Only the first answer is stored. Followers of the VM are woken.
+// Only the host's first answer is stored. Pages of the VM are woken.
 func (q *Queries) AnswerPlan(ctx context.Context, arg AnswerPlanParams) error {
 	_, err := q.db.Exec(ctx, answerPlan,
 		arg.Drawing,
@@ -99,7 +99,7 @@ type DropOldPlansParams struct {
 	Most   int64
 }
 
-// Keeps the user's newest plans.
+// Deletes all plans of the user except the newest.
 func (q *Queries) DropOldPlans(ctx context.Context, arg DropOldPlansParams) error {
 	_, err := q.db.Exec(ctx, dropOldPlans, arg.UserID, arg.Most)
 	return err
@@ -123,7 +123,7 @@ type GetPlanRow struct {
 	Silent   bool
 }
 
-// Only the user's own plan.
+// A plan of this user.
 func (q *Queries) GetPlan(ctx context.Context, arg GetPlanParams) (GetPlanRow, error) {
 	row := q.db.QueryRow(ctx, getPlan,
 		arg.Patience,
@@ -161,7 +161,7 @@ type QueuePlanParams struct {
 	Args    fleet.JobArgs
 }
 
-// A job without a task.
+// Queues a job without a task.
 func (q *Queries) QueuePlan(ctx context.Context, arg QueuePlanParams) error {
 	_, err := q.db.Exec(ctx, queuePlan,
 		arg.ID,
@@ -181,7 +181,7 @@ type SweepPlansParams struct {
 	Most int32
 }
 
-// Deletes expired plans. A host that was offline then gets a job without a VM and does nothing.
+// Deletes expired plans. An offline host that comes back then gets a job without a VM and does nothing.
 func (q *Queries) SweepPlans(ctx context.Context, arg SweepPlansParams) (int64, error) {
 	result, err := q.db.Exec(ctx, sweepPlans, arg.Life, arg.Most)
 	if err != nil {
@@ -205,7 +205,7 @@ type TakePlanRow struct {
 	Asked []byte
 }
 
-// Takes a plan for execution. A second call finds none.
+// Removes a plan for execution. A second call finds no row.
 func (q *Queries) TakePlan(ctx context.Context, arg TakePlanParams) (TakePlanRow, error) {
 	row := q.db.QueryRow(ctx, takePlan, arg.ID, arg.UserID, arg.Life)
 	var i TakePlanRow
@@ -217,7 +217,7 @@ const taskEdit = `-- name: TaskEdit :one
 SELECT e.edit FROM tasks t JOIN task_edits e ON e.task_id = t.parent_id WHERE t.id = $1
 `
 
-// The edit of the parent task.
+// The edit stored with the parent task.
 func (q *Queries) TaskEdit(ctx context.Context, id fleet.TaskID) ([]byte, error) {
 	row := q.db.QueryRow(ctx, taskEdit, id)
 	var edit []byte

@@ -61,7 +61,7 @@ type HostsNamedRow struct {
 	Name string
 }
 
-// Keeps the hosts while a pool is assigned to them.
+// Locks the hosts against deletion while a pool is assigned to them.
 func (q *Queries) HostsNamed(ctx context.Context, ids []string) ([]HostsNamedRow, error) {
 	rows, err := q.db.Query(ctx, hostsNamed, ids)
 	if err != nil {
@@ -197,7 +197,7 @@ type PoolNeededRow struct {
 	ProjectID fleet.ProjectID
 }
 
-// The first few VMs with a disk or ISO in the pool, on one host or on any if @host is empty.
+// The first few VMs with a disk or ISO in the pool, on one host, or on any host if @host is empty.
 func (q *Queries) PoolNeeded(ctx context.Context, arg PoolNeededParams) ([]PoolNeededRow, error) {
 	rows, err := q.db.Query(ctx, poolNeeded, arg.Host, arg.PoolID)
 	if err != nil {
@@ -262,7 +262,7 @@ const renewPool = `-- name: RenewPool :exec
 UPDATE pools SET generation = generation + 1 WHERE id = $1
 `
 
-// Makes the pool's hosts set it up again; offline ones do so later.
+// Makes the pool's hosts set it up again; offline hosts do so when they are online again.
 func (q *Queries) RenewPool(ctx context.Context, id fleet.PoolID) error {
 	_, err := q.db.Exec(ctx, renewPool, id)
 	return err

@@ -111,7 +111,7 @@ type GroupsForRow struct {
 	Granted    bool
 }
 
-// The port groups of the networks; granted means to the project or to all projects.
+// The port groups of the networks. granted is set if the port group is granted to the project or to all projects.
 func (q *Queries) GroupsFor(ctx context.Context, arg GroupsForParams) ([]GroupsForRow, error) {
 	rows, err := q.db.Query(ctx, groupsFor, arg.ProjectID, arg.Ids)
 	if err != nil {
@@ -157,7 +157,7 @@ type GroupsToUseRow struct {
 	PortGroup string
 }
 
-// The port groups that NICs may use: all, or those open to one of the projects.
+// The port groups that NICs may use: all, or only those available to one of the projects.
 func (q *Queries) GroupsToUse(ctx context.Context, arg GroupsToUseParams) ([]GroupsToUseRow, error) {
 	rows, err := q.db.Query(ctx, groupsToUse, arg.AllProjects, arg.Projects)
 	if err != nil {
@@ -196,7 +196,7 @@ type PortGroupGrantsRow struct {
 	Project   string
 }
 
-// The grants of the network's port groups: all, or only those to these projects and to all projects.
+// The grants of the network's port groups: all grants, or only those to these projects and to all projects.
 func (q *Queries) PortGroupGrants(ctx context.Context, arg PortGroupGrantsParams) ([]PortGroupGrantsRow, error) {
 	rows, err := q.db.Query(ctx, portGroupGrants, arg.NetworkID, arg.AllProjects, arg.Projects)
 	if err != nil {

@@ -144,8 +144,8 @@ type ProjectDefaultsRow struct {
 	Network     string
 }
 
-// The project's default pool and network with names. A default being deleted, or a network not open to the project, is
-// omitted.
+// The project's default pool and network with names. A default that is being deleted, and a network not available to
+// the project, are omitted.
 func (q *Queries) ProjectDefaults(ctx context.Context, id fleet.ProjectID) (ProjectDefaultsRow, error) {
 	row := q.db.QueryRow(ctx, projectDefaults, id)
 	var i ProjectDefaultsRow
@@ -209,7 +209,7 @@ type SetProjectDefaultsRow struct {
 	DefaultNetworkID *fleet.NetworkID
 }
 
-// Returns the defaults as set. A pool or network that does not exist or is being deleted is set to NULL.
+// Returns the defaults as stored. A pool or network that does not exist or is being deleted is stored as NULL.
 func (q *Queries) SetProjectDefaults(ctx context.Context, arg SetProjectDefaultsParams) (SetProjectDefaultsRow, error) {
 	row := q.db.QueryRow(ctx, setProjectDefaults, arg.PoolID, arg.NetworkID, arg.ID)
 	var i SetProjectDefaultsRow

@@ -13,7 +13,7 @@ const pulse = `-- name: Pulse :exec
 INSERT INTO pulse DEFAULT VALUES ON CONFLICT (one) DO UPDATE SET at = now()
 `
 
-// A cheap change that is as durable as any other, to test whether the server accepts changes.
+// A cheap change, as durable as any other, that tests whether the server accepts changes.
 func (q *Queries) Pulse(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, pulse)
 	return err

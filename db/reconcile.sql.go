@@ -159,7 +159,7 @@ DELETE FROM cell_quarters q WHERE (q.noun, q.object_id, q.host_id, q.quarter) IN
     LIMIT $1)
 `
 
-// Keeps the last row older than a day of each status: it holds the status at the start of the day.
+// Retains the last expired row of each status: it has the status at the start of the day.
 func (q *Queries) SweepQuarters(ctx context.Context, most int32) (int64, error) {
 	result, err := q.db.Exec(ctx, sweepQuarters, most)
 	if err != nil {
@@ -203,7 +203,7 @@ const tryPassLock = `-- name: TryPassLock :one
 SELECT pg_try_advisory_xact_lock(hashtext('quantix pass ' || $1::text))
 `
 
-// One portal at a time runs a periodic pass.
+// Makes sure that only one portal at a time runs a periodic pass.
 func (q *Queries) TryPassLock(ctx context.Context, pass string) (bool, error) {
 	row := q.db.QueryRow(ctx, tryPassLock, pass)
 	var pg_try_advisory_xact_lock bool
@@ -241,7 +241,7 @@ WHERE state = 'queued' AND run_after <= now() AND run_after > created_at AND run
 GROUP BY host_id
 `
 
-// Wakes hosts with jobs whose start time has come.
+// Wakes hosts with jobs whose start time has been reached.
 func (q *Queries) WakeDue(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, wakeDue)
 	return err

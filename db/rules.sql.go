@@ -45,7 +45,7 @@ const lockRules = `-- name: LockRules :exec
 SELECT pg_advisory_xact_lock(hashtextextended('rules ' || $1::text, 0))
 `
 
-// Serializes placements of a project's VMs with rules, so that each sees the previous one.
+// Serializes placements of a project's VMs that rules may concern, so that each sees the previous one.
 func (q *Queries) LockRules(ctx context.Context, project string) error {
 	_, err := q.db.Exec(ctx, lockRules, project)
 	return err
@@ -76,8 +76,8 @@ type RuleMatesRow struct {
 	Names  []string
 }
 
-// The VMs that placement rules refer to, by rule number and host: a VM of the project by name, or its VMs with labels.
-// Two names suffice for messages.
+// The VMs that placement rules refer to, by rule number and host: a VM of the project by name, or the project's VMs
+// with the labels. Error texts need at most two names.
 func (q *Queries) RuleMates(ctx context.Context, arg RuleMatesParams) ([]RuleMatesRow, error) {
 	rows, err := q.db.Query(ctx, ruleMates,
 		arg.Projects,
@@ -123,7 +123,7 @@ type RuledVMsRow struct {
 	Misplaced []int32
 }
 
-// VMs with rules, and those still marked as misplaced.
+// VMs with rules, and VMs still marked as violating rules.
 func (q *Queries) RuledVMs(ctx context.Context) ([]RuledVMsRow, error) {
 	rows, err := q.db.Query(ctx, ruledVMs)
 	if err != nil {

@@ -37,7 +37,7 @@ const addSecurityGroupsAlone = `-- name: AddSecurityGroupsAlone :exec
 SELECT pg_advisory_xact_lock(hashtext('quantix security groups ' || $1::text))
 `
 
-// Serializes additions to a project, so that each sees the previous count.
+// Serializes additions to a project, so that each counts the previous ones.
 func (q *Queries) AddSecurityGroupsAlone(ctx context.Context, project string) error {
 	_, err := q.db.Exec(ctx, addSecurityGroupsAlone, project)
 	return err
@@ -55,7 +55,7 @@ type ChangeSecurityGroupParams struct {
 	ID   fleet.SecurityGroupID
 }
 
-// Only changed rules raise the revision that hosts apply.
+// Only changed rules raise the revision, which hosts apply.
 func (q *Queries) ChangeSecurityGroup(ctx context.Context, arg ChangeSecurityGroupParams) (SecurityGroup, error) {
 	row := q.db.QueryRow(ctx, changeSecurityGroup, arg.Name, arg.Spec, arg.ID)
 	var i SecurityGroup
@@ -124,7 +124,7 @@ const deleteSecurityGroup = `-- name: DeleteSecurityGroup :exec
 DELETE FROM security_groups g WHERE g.id = $1 AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.security_group_id = g.id)
 `
 
-// Only without assignments.
+// Deletes the group only if it has no assignments.
 func (q *Queries) DeleteSecurityGroup(ctx context.Context, id fleet.SecurityGroupID) error {
 	_, err := q.db.Exec(ctx, deleteSecurityGroup, id)
 	return err
@@ -135,7 +135,7 @@ DELETE FROM security_groups g WHERE g.deleted_at IS NOT NULL AND NOT EXISTS (SEL
   AND NOT EXISTS (SELECT 1 FROM nic_groups n WHERE n.group_id = g.id)
 `
 
-// Deletes removed groups without assignments.
+// Deletes groups that are marked as deleted and have no assignments.
 func (q *Queries) EndSecurityGroups(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, endSecurityGroups)
 	return err
@@ -156,7 +156,7 @@ type FlatSourcesRow struct {
 	Members   []byte
 }
 
-// Groups by ID, and the groups that their rules refer to, for the members' addresses.
+// The groups, and the groups that their rules name, which supply the members' addresses.
 func (q *Queries) FlatSources(ctx context.Context, ids []string) ([]FlatSourcesRow, error) {
 	rows, err := q.db.Query(ctx, flatSources, ids)
 	if err != nil {
@@ -238,8 +238,8 @@ type GroupCountsRow struct {
 	At      time.Time
 }
 
-// Packet counts of the group at NICs of VMs in these projects, or in all: per rule, and dropped packets with an empty
-// rule. Outdated reports are excluded.
+// Packet counts of the group at NICs of VMs in these projects, or in all projects: per rule, and dropped packets with
+// an empty rule. Outdated reports are excluded.
 func (q *Queries) GroupCounts(ctx context.Context, arg GroupCountsParams) ([]GroupCountsRow, error) {
 	rows, err := q.db.Query(ctx, groupCounts,
 		arg.ID,
@@ -290,7 +290,8 @@ type GroupRunsRow struct {
 	Error string
 }
 
-// The number of the group's NICs of running VMs in these projects, or in all, and an error if a host cannot count.
+// The number of the group's NICs of running VMs in these projects, or in all projects, and an error if a host cannot
+// count.
 func (q *Queries) GroupRuns(ctx context.Context, arg GroupRunsParams) (GroupRunsRow, error) {
 	row := q.db.QueryRow(ctx, groupRuns,
 		arg.Fresh,
@@ -328,7 +329,7 @@ type GroupsOfVMRow struct {
 	Fresh    bool
 }
 
-// The groups of a VM's NICs with the reports of its host.
+// The groups of a VM's NICs with the status on the VM's host.
 func (q *Queries) GroupsOfVM(ctx context.Context, arg GroupsOfVMParams) ([]GroupsOfVMRow, error) {
 	rows, err := q.db.Query(ctx, groupsOfVM, arg.Fresh, arg.VMID)
 	if err != nil {
@@ -440,7 +441,7 @@ type MembersOfRow struct {
 	Addresses []byte
 }
 
-// The NICs in a group of VMs in these projects, or in all.
+// The NICs in a group, of VMs in these projects or in all projects.
 func (q *Queries) MembersOf(ctx context.Context, arg MembersOfParams) ([]MembersOfRow, error) {
 	rows, err := q.db.Query(ctx, membersOf,
 		arg.ID,
@@ -495,7 +496,7 @@ type MisplacedSecurityGroupsRow struct {
 }
 
 // Hosts that lack a needed group, and hosts with a group that no NIC needs. A group is released only after the host's
-// VMs have applied their newest specs, because a NIC may still use it.
+// VMs have applied their newest specs, because a NIC may still use the group.
 func (q *Queries) MisplacedSecurityGroups(ctx context.Context) ([]MisplacedSecurityGroupsRow, error) {
 	rows, err := q.db.Query(ctx, misplacedSecurityGroups)
 	if err != nil {
@@ -534,7 +535,7 @@ WHERE n.spec ? 'portGroups' AND v.deleted_at IS NULL AND c->>'networkId' = n.id 
 ORDER BY v.id LIMIT $1::integer
 `
 
-// VMs with a NIC that follows its port group's defaults, or sets none, but differs from the current defaults.
+// VMs with a NIC that has its port group's defaults, or none, but differs from the current defaults.
 func (q *Queries) NICsOffDefault(ctx context.Context, most int32) ([]fleet.VMID, error) {
 	rows, err := q.db.Query(ctx, nICsOffDefault, most)
 	if err != nil {
@@ -570,7 +571,8 @@ type OutdatedSecurityGroupsRow struct {
 	HostID    fleet.HostID
 }
 
-// Groups with a revision newer than the host's and no queued job; one group, or all if @of is empty.
+// Groups with a newer revision than the host has applied and without a queued job, for one group, or for all groups if
+// @of is empty.
 func (q *Queries) OutdatedSecurityGroups(ctx context.Context, of string) ([]OutdatedSecurityGroupsRow, error) {
 	rows, err := q.db.Query(ctx, outdatedSecurityGroups, of)
 	if err != nil {
@@ -617,8 +619,9 @@ UPDATE security_groups s SET members = n.members FROM now n WHERE n.id = s.id AN
 RETURNING s.id
 `
 
-// Updates the member addresses of groups referenced by rules; returns the groups with changes. A stopped VM has no
-// addresses. A group no longer referenced loses its addresses, so that a later reference does not admit former members.
+// Updates the member addresses of groups named by rules, and returns the groups that changed. A stopped VM has no
+// addresses. A group that no rule names any more loses its addresses, so that a later rule does not admit former
+// members.
 func (q *Queries) RefreshMembers(ctx context.Context, most int32) ([]fleet.SecurityGroupID, error) {
 	rows, err := q.db.Query(ctx, refreshMembers, most)
 	if err != nil {
@@ -678,8 +681,7 @@ type ReportGroupsParams struct {
 	Groups []byte
 }
 
-// Records which groups were changed on the host since it last applied them. Only reports newer than the last result
-// count.
+// Records which groups were changed on the host after it applied them. Only a report newer than the last result counts.
 func (q *Queries) ReportGroups(ctx context.Context, arg ReportGroupsParams) error {
 	_, err := q.db.Exec(ctx, reportGroups, arg.Seq, arg.HostID, arg.Groups)
 	return err
@@ -700,7 +702,7 @@ UPDATE security_groups s SET revision = revision + 1
 WHERE EXISTS (SELECT 1 FROM jsonb_path_query(s.spec, '$.rules[*].groupId') r WHERE r #>> '{}' = ANY ($1::text[]))
 `
 
-// Raises the revision of groups whose rules refer to one of these.
+// Raises the revision of groups whose rules name one of these groups.
 func (q *Queries) ReviseSecurityGroups(ctx context.Context, ids []string) error {
 	_, err := q.db.Exec(ctx, reviseSecurityGroups, ids)
 	return err
@@ -728,7 +730,7 @@ type SecurityGroupHostsRow struct {
 	Fresh              bool
 }
 
-// The hosts of groups with their reports, and whether these are fresh.
+// The hosts of groups with their reports. fresh is set if the host's reports are fresh.
 func (q *Queries) SecurityGroupHosts(ctx context.Context, arg SecurityGroupHostsParams) ([]SecurityGroupHostsRow, error) {
 	rows, err := q.db.Query(ctx, securityGroupHosts, arg.Fresh, arg.Ids)
 	if err != nil {
@@ -774,7 +776,7 @@ type SecurityGroupNeededRow struct {
 	Project string
 }
 
-// The first few VMs with NICs in the group, groups whose rules refer to it, and networks whose port groups assign it.
+// The first few VMs with NICs in the group, groups whose rules name it, and networks whose port groups assign it.
 func (q *Queries) SecurityGroupNeeded(ctx context.Context, id fleet.SecurityGroupID) ([]SecurityGroupNeededRow, error) {
 	rows, err := q.db.Query(ctx, securityGroupNeeded, id)
 	if err != nil {
@@ -815,7 +817,7 @@ type SecurityGroupsFailedRow struct {
 	Words    string
 }
 
-// Groups that hosts failed to apply or that were changed there, for these projects or all, with the error of one host.
+// Groups that hosts failed to apply or that were changed there, of these projects or of all, with one host's error.
 func (q *Queries) SecurityGroupsFailed(ctx context.Context, arg SecurityGroupsFailedParams) ([]SecurityGroupsFailedRow, error) {
 	rows, err := q.db.Query(ctx, securityGroupsFailed, arg.AllProjects, arg.Projects)
 	if err != nil {

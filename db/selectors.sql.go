@@ -72,8 +72,7 @@ type AssignmentsNotHealthyRow struct {
 	Now      time.Time
 }
 
-// The unhealthy assignments of one object, without long values (see AssignmentOn). Objects stopped on the host by
-// others are excluded.
+// The unhealthy assignments of one object, without volumes. Objects stopped on the host by others are excluded.
 func (q *Queries) AssignmentsNotHealthy(ctx context.Context, arg AssignmentsNotHealthyParams) ([]AssignmentsNotHealthyRow, error) {
 	rows, err := q.db.Query(ctx, assignmentsNotHealthy, arg.Noun, arg.ObjectID)
 	if err != nil {
@@ -221,7 +220,7 @@ type IncludeAllHostsParams struct {
 	ObjectID string
 }
 
-// A new selector clears the exclusions made for the previous one.
+// A new selector clears the exclusions that were made for the previous one.
 func (q *Queries) IncludeAllHosts(ctx context.Context, arg IncludeAllHostsParams) error {
 	_, err := q.db.Exec(ctx, includeAllHosts, arg.Noun, arg.ObjectID)
 	return err
@@ -255,7 +254,7 @@ type LabelWorkRow struct {
 	ObjectID string
 }
 
-// Objects missing on hosts that match their selector, unless released there by a user. EXCEPT compares sets: with
+// Objects missing on hosts that match their selector, unless a user released them there. EXCEPT compares sets: with
 // 10,000 hosts and nothing missing, a lookup per host takes two and a half times as long.
 func (q *Queries) LabelWork(ctx context.Context) ([]LabelWorkRow, error) {
 	rows, err := q.db.Query(ctx, labelWork)
@@ -299,8 +298,8 @@ type LabelledWithoutRow struct {
 	Fresh bool
 }
 
-// The hosts of LabelWork for one object: first those without a decision, then excluded ones in random order, so that
-// each is retried at some time.
+// The hosts of LabelWork for one object: first the hosts not tried yet, then excluded hosts in random order, so that
+// each host is retried eventually.
 func (q *Queries) LabelledWithout(ctx context.Context, arg LabelledWithoutParams) ([]LabelledWithoutRow, error) {
 	rows, err := q.db.Query(ctx, labelledWithout, arg.Noun, arg.ObjectID, arg.Most)
 	if err != nil {

@@ -71,7 +71,7 @@ type AddTemporarySnapshotParams struct {
 	TaskID     fleet.TaskID
 }
 
-// A temporary snapshot taken only for copies. All VMs of one order are copied from the same snapshot.
+// Records a snapshot that is taken only for copies. All VMs of one bulk task are copied from the same snapshot.
 func (q *Queries) AddTemporarySnapshot(ctx context.Context, arg AddTemporarySnapshotParams) error {
 	_, err := q.db.Exec(ctx, addTemporarySnapshot,
 		arg.SnapshotID,
@@ -177,7 +177,7 @@ type ScheduleFailedParams struct {
 	ID      fleet.ScheduleID
 }
 
-// The pass retries the schedule later.
+// The pass retries the schedule after five minutes.
 func (q *Queries) ScheduleFailed(ctx context.Context, arg ScheduleFailedParams) error {
 	_, err := q.db.Exec(ctx, scheduleFailed, arg.Trouble, arg.ID)
 	return err
@@ -249,7 +249,7 @@ type ScheduleToCheckRow struct {
 	VMID fleet.VMID
 }
 
-// The next schedule that a pass checks. VMs being deleted are skipped.
+// The next schedule that a pass must check. VMs being deleted are skipped.
 func (q *Queries) ScheduleToCheck(ctx context.Context) (ScheduleToCheckRow, error) {
 	row := q.db.QueryRow(ctx, scheduleToCheck)
 	var i ScheduleToCheckRow
@@ -328,7 +328,7 @@ SELECT o.kind FROM (
 ) o ORDER BY o.id
 `
 
-// Open jobs on a VM's snapshots, oldest first, including copies made from them.
+// The kinds of open jobs on a VM's snapshots, oldest first, including copies from snapshots.
 func (q *Queries) SnapshotWork(ctx context.Context, subject fleet.Subject) ([]fleet.JobKind, error) {
 	rows, err := q.db.Query(ctx, snapshotWork, subject)
 	if err != nil {
@@ -361,8 +361,8 @@ type TemporarySnapshotRow struct {
 	Settled   bool
 }
 
-// awaited: VMs still to be created will be copied from it. settled: the VM's reported state is newer than the job that
-// takes it.
+// awaited: VMs not yet created will be copied from the snapshot. settled: the VM's reported state is newer than the job
+// that takes the snapshot.
 func (q *Queries) TemporarySnapshot(ctx context.Context, snapshotID fleet.SnapshotID) (TemporarySnapshotRow, error) {
 	row := q.db.QueryRow(ctx, temporarySnapshot, snapshotID)
 	var i TemporarySnapshotRow
@@ -402,8 +402,8 @@ type TemporarySnapshotOfRow struct {
 	State      fleet.JobState
 }
 
-// The order's existing snapshot of the VM that is not being deleted, with its job. The job is locked until the
-// transaction ends: a copy made to wait for an ended job would wait forever.
+// The snapshot of the VM that the bulk task has already requested and that is not being deleted, with its job. The job
+// is locked until the transaction ends: a copy that waits for an ended job would wait forever.
 func (q *Queries) TemporarySnapshotOf(ctx context.Context, arg TemporarySnapshotOfParams) (TemporarySnapshotOfRow, error) {
 	row := q.db.QueryRow(ctx, temporarySnapshotOf, arg.TaskID, arg.VMID)
 	var i TemporarySnapshotOfRow
@@ -421,7 +421,7 @@ type TemporarySnapshotToCheckRow struct {
 	VMID       fleet.VMID
 }
 
-// The next temporary snapshot that a pass checks. VMs being deleted are skipped.
+// The next temporary snapshot that a pass must check. VMs being deleted are skipped.
 func (q *Queries) TemporarySnapshotToCheck(ctx context.Context) (TemporarySnapshotToCheckRow, error) {
 	row := q.db.QueryRow(ctx, temporarySnapshotToCheck)
 	var i TemporarySnapshotToCheckRow

@@ -29,7 +29,7 @@ type AddStartImageParams struct {
 	Most        int64
 }
 
-// No row if the catalog is full.
+// Inserts no row if the catalog is full.
 func (q *Queries) AddStartImage(ctx context.Context, arg AddStartImageParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addStartImage,
 		arg.ID,
@@ -97,7 +97,7 @@ type ImageOfStartRow struct {
 	Name string
 }
 
-// The global image pulled from the entry, the newest if there are several.
+// The global image pulled from the entry; the newest if there are several.
 func (q *Queries) ImageOfStart(ctx context.Context, startID *fleet.StartImageID) (ImageOfStartRow, error) {
 	row := q.db.QueryRow(ctx, imageOfStart, startID)
 	var i ImageOfStartRow
@@ -145,7 +145,7 @@ const pullAtWork = `-- name: PullAtWork :one
 SELECT EXISTS (SELECT 1 FROM start_images s JOIN jobs j ON j.task_id = s.task_id WHERE s.id = $1 AND j.state IN ('queued', 'running'))::boolean
 `
 
-// Whether a pull of the entry is open.
+// Whether a job of the entry's last pull is open.
 func (q *Queries) PullAtWork(ctx context.Context, id fleet.StartImageID) (bool, error) {
 	row := q.db.QueryRow(ctx, pullAtWork, id)
 	var column_1 bool
@@ -169,7 +169,7 @@ const restoreStartImages = `-- name: RestoreStartImages :one
 SELECT restore_start_images()::bigint
 `
 
-// Returns the number of entries restored or reset to their defaults.
+// Returns the number of restored entries.
 func (q *Queries) RestoreStartImages(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, restoreStartImages)
 	var column_1 int64

@@ -44,8 +44,8 @@ type AddStepsParams struct {
 	ProjectID  *fleet.ProjectID
 }
 
-// Adds a task with a subtask for each ID. A subtask with an error ends at once; the others stay pending until the
-// portal queues their jobs. Their generation is 0 or negative: see fleet.Task.Title.
+// Adds a task with a subtask for each ID. A subtask with an error ends at once; the others are pending until a portal
+// queues their jobs. Their generation is 0 or negative: see fleet.Task.Title.
 func (q *Queries) AddSteps(ctx context.Context, arg AddStepsParams) error {
 	_, err := q.db.Exec(ctx, addSteps,
 		arg.ID,
@@ -97,7 +97,7 @@ type CancelTaskParams struct {
 	ID    fleet.TaskID
 }
 
-// Cancels what is pending in the portal and jobs that no host has started.
+// Cancels a pending task and its jobs that no host has started.
 func (q *Queries) CancelTask(ctx context.Context, arg CancelTaskParams) (int64, error) {
 	row := q.db.QueryRow(ctx, cancelTask, arg.Error, arg.ID)
 	var column_1 int64
@@ -133,7 +133,7 @@ type CancelWaitingOfParams struct {
 	Kinds   []string
 }
 
-// Cancels waiting jobs that a newer order contradicts.
+// Cancels queued jobs that contradict a newer request.
 func (q *Queries) CancelWaitingOf(ctx context.Context, arg CancelWaitingOfParams) error {
 	_, err := q.db.Exec(ctx, cancelWaitingOf, arg.Error, arg.Subject, arg.Kinds)
 	return err
@@ -149,7 +149,7 @@ type CountOpenJobsRow struct {
 	Running int64
 }
 
-// The numbers of waiting and running jobs, including consoles, each from an index.
+// The numbers of queued and running jobs, including consoles. Each number is read from an index.
 func (q *Queries) CountOpenJobs(ctx context.Context) (CountOpenJobsRow, error) {
 	row := q.db.QueryRow(ctx, countOpenJobs)
 	var i CountOpenJobsRow
@@ -166,7 +166,7 @@ type EndUnchangedParams struct {
 	ID   fleet.TaskID
 }
 
-// A subtask that required no change.
+// Ends a subtask that required no change.
 func (q *Queries) EndUnchanged(ctx context.Context, arg EndUnchangedParams) error {
 	_, err := q.db.Exec(ctx, endUnchanged, arg.Note, arg.ID)
 	return err
@@ -190,7 +190,7 @@ type GetTaskRow struct {
 	HostName string
 }
 
-// With own, also the user's tasks over several projects and their subtasks.
+// With own, a user's tasks over several projects and their subtasks are visible too.
 func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, error) {
 	row := q.db.QueryRow(ctx, getTask,
 		arg.ID,
@@ -241,7 +241,7 @@ WHERE t.held AND t.parent_id = n.parent_id AND t.stage = n.stage
   AND now() >= COALESCE((SELECT max(b.ended_at) FROM tasks b WHERE b.parent_id = ANY (ARRAY[n.parent_id]) AND b.stage < n.stage), '-infinity') + n.stage_wait * interval '1 second'
 `
 
-// Starts the next stage of each staged task, once all earlier subtasks have ended and its wait is over.
+// Starts the next stage of each staged task when all earlier subtasks have ended and the stage's wait is over.
 func (q *Queries) LetStagesBegin(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, letStagesBegin)
 	if err != nil {
@@ -294,7 +294,7 @@ type NoteDoneParams struct {
 	UserID      *fleet.UserID
 }
 
-// A task that was completed when it was ordered.
+// Adds a task that was already completed when requested.
 func (q *Queries) NoteDone(ctx context.Context, arg NoteDoneParams) (Task, error) {
 	row := q.db.QueryRow(ctx, noteDone,
 		arg.ID,
@@ -365,7 +365,7 @@ type PendingTasksRow struct {
 	Address     string
 }
 
-// Concurrent portals take different tasks.
+// Concurrent portals get different tasks.
 func (q *Queries) PendingTasks(ctx context.Context) ([]PendingTasksRow, error) {
 	rows, err := q.db.Query(ctx, pendingTasks)
 	if err != nil {

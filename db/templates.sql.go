@@ -179,7 +179,7 @@ const countProjectTemplates = `-- name: CountProjectTemplates :one
 SELECT count(t.id) FROM (SELECT p.id FROM projects p WHERE p.id = $1::text FOR NO KEY UPDATE) o LEFT JOIN templates t ON t.project_id = o.id
 `
 
-// Locks the project, so that concurrent creations see the previous count.
+// Locks the project, so that concurrent creations are counted.
 func (q *Queries) CountProjectTemplates(ctx context.Context, projectID string) (int64, error) {
 	row := q.db.QueryRow(ctx, countProjectTemplates, projectID)
 	var count int64
@@ -242,7 +242,7 @@ type DeprecateTemplateVersionParams struct {
 	TemplateID fleet.TemplateID
 }
 
-// An empty @by offers the version again.
+// An empty @by clears the deprecated flag.
 func (q *Queries) DeprecateTemplateVersion(ctx context.Context, arg DeprecateTemplateVersionParams) (int64, error) {
 	result, err := q.db.Exec(ctx, deprecateTemplateVersion, arg.By, arg.ID, arg.TemplateID)
 	if err != nil {
@@ -255,7 +255,7 @@ const dropVMOrders = `-- name: DropVMOrders :exec
 DELETE FROM vm_orders o WHERE o.task_id = ANY ($1::text[]) AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.parent_id = o.task_id AND t.pending)
 `
 
-// Deletes the orders of tasks without pending subtasks.
+// Deletes the stored input of tasks without pending subtasks.
 func (q *Queries) DropVMOrders(ctx context.Context, taskIds []string) error {
 	_, err := q.db.Exec(ctx, dropVMOrders, taskIds)
 	return err
@@ -319,7 +319,7 @@ type LockTemplateImagesRow struct {
 	Name string
 }
 
-// The images that belong to a template.
+// Locks the images that belong to a template.
 func (q *Queries) LockTemplateImages(ctx context.Context, templateID *fleet.TemplateID) ([]LockTemplateImagesRow, error) {
 	rows, err := q.db.Query(ctx, lockTemplateImages, templateID)
 	if err != nil {
@@ -380,7 +380,7 @@ type RenameTemplateImagesParams struct {
 	TemplateID *fleet.TemplateID
 }
 
-// Image names are the template's name followed by the disk number.
+// The name of an image is the template's name followed by the disk number.
 func (q *Queries) RenameTemplateImages(ctx context.Context, arg RenameTemplateImagesParams) error {
 	_, err := q.db.Exec(ctx, renameTemplateImages, arg.Name, arg.Os, arg.TemplateID)
 	return err

@@ -94,7 +94,7 @@ type KnownBrowserParams struct {
 	Hash []byte
 }
 
-// The browser of the named account with this secret.
+// The browser that presents this secret, if the named account knows it.
 func (q *Queries) KnownBrowser(ctx context.Context, arg KnownBrowserParams) (string, error) {
 	row := q.db.QueryRow(ctx, knownBrowser, arg.Name, arg.Hash)
 	var id string
@@ -124,9 +124,9 @@ type TakeAttemptParams struct {
 	Free int32
 }
 
-// Counts an attempt as failed before it is made, so that concurrent attempts cannot exceed the limit. No row: too
-// early. After "free" attempts, each further one waits twice as long, from 2 s to 5 minutes. Counts expire 15 minutes
-// after the last attempt.
+// Counts an attempt as failed in advance, so that concurrent attempts cannot exceed the limit. No row means that the
+// attempt is too early. After "free" attempts, each further attempt waits twice as long, from 2 s to 5 minutes. Counts
+// expire 15 minutes after the last attempt.
 func (q *Queries) TakeAttempt(ctx context.Context, arg TakeAttemptParams) (int32, error) {
 	row := q.db.QueryRow(ctx, takeAttempt, arg.Key, arg.Free)
 	var failures int32

@@ -31,7 +31,7 @@ type AddTokenParams struct {
 	Max        int64
 }
 
-// ttl_seconds 0 means no expiry except not_after. No row if the user has the maximum number of tokens.
+// ttl_seconds 0 means no expiry before not_after. Inserts no row if the user has the maximum number of tokens.
 func (q *Queries) AddToken(ctx context.Context, arg AddTokenParams) (Token, error) {
 	row := q.db.QueryRow(ctx, addToken,
 		arg.ID,
@@ -104,7 +104,8 @@ const tokenEnd = `-- name: TokenEnd :one
 SELECT expires_at FROM tokens WHERE id = $1 AND (expires_at IS NULL OR expires_at > now()) FOR SHARE
 `
 
-// The expiry of a valid token. The lock makes a concurrent deletion see tokens created with it.
+// The expiry of a valid token. The lock makes a concurrent deletion wait, so that it also deletes tokens created with
+// this one.
 func (q *Queries) TokenEnd(ctx context.Context, id fleet.TokenID) (*time.Time, error) {
 	row := q.db.QueryRow(ctx, tokenEnd, id)
 	var expires_at *time.Time
@@ -131,7 +132,7 @@ type UserOfTokenRow struct {
 	Projects []byte
 }
 
-// The user of a valid token. Records its use once a minute.
+// The user of a valid token. The use is recorded at most once a minute.
 func (q *Queries) UserOfToken(ctx context.Context, hash []byte) (UserOfTokenRow, error) {
 	row := q.db.QueryRow(ctx, userOfToken, hash)
 	var i UserOfTokenRow

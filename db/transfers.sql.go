@@ -58,8 +58,8 @@ type AnswerAtRelayParams struct {
 	Epoch   int64
 }
 
-// Stores what a host of the transfer announces: the sender its ticket and whether to use a relay, the receiver the
-// ticket it accepts and its addresses.
+// Stores the data that a host of the transfer announces: the sender its ticket and whether to use a relay, the receiver
+// the ticket that it accepts and its addresses.
 func (q *Queries) AnswerAtRelay(ctx context.Context, arg AnswerAtRelayParams) error {
 	_, err := q.db.Exec(ctx, answerAtRelay,
 		arg.Ticket,
@@ -91,7 +91,7 @@ type AwaitedTransferRow struct {
 	ToHost   fleet.HostID
 }
 
-// A running transfer of the host whose sender requested this relay connection within the last 30 s.
+// A running transfer of the host whose sender requested this relayed connection within the last 30 s.
 func (q *Queries) AwaitedTransfer(ctx context.Context, arg AwaitedTransferParams) (AwaitedTransferRow, error) {
 	row := q.db.QueryRow(ctx, awaitedTransfer, arg.PairID, arg.HostID)
 	var i AwaitedTransferRow
@@ -108,7 +108,7 @@ type CancelUnbegunParams struct {
 	Ids   []string
 }
 
-// Cancels unstarted parts of a transfer whose other part has ended.
+// Cancels the jobs of a transfer that have not started, because the other host's job has ended.
 func (q *Queries) CancelUnbegun(ctx context.Context, arg CancelUnbegunParams) error {
 	_, err := q.db.Exec(ctx, cancelUnbegun, arg.Error, arg.Ids)
 	return err
@@ -125,7 +125,7 @@ type CountTransfersParams struct {
 	ToHost   fleet.HostID
 }
 
-// The number of transfers of the busier of both hosts.
+// The number of transfers of the busier one of both hosts.
 func (q *Queries) CountTransfers(ctx context.Context, arg CountTransfersParams) (int64, error) {
 	row := q.db.QueryRow(ctx, countTransfers, arg.FromHost, arg.ToHost)
 	var column_1 int64
@@ -207,7 +207,7 @@ type MeetingRow struct {
 	ReceiveError string
 }
 
-// What a host of the transfer learns about the other.
+// The data about the other host that a host of the transfer needs.
 func (q *Queries) Meeting(ctx context.Context, arg MeetingParams) (MeetingRow, error) {
 	row := q.db.QueryRow(ctx, meeting,
 		arg.ID,
@@ -249,7 +249,7 @@ type NoteLeftParams struct {
 	Disks  []byte
 }
 
-// Records the new disks as created, so that they are never created again, and the old ones as left behind.
+// Records the new disks as created, so that no host creates them again, and the old disks as left on the old host.
 func (q *Queries) NoteLeft(ctx context.Context, arg NoteLeftParams) error {
 	_, err := q.db.Exec(ctx, noteLeft, arg.VMID, arg.HostID, arg.Disks)
 	return err
@@ -259,7 +259,7 @@ const poolsToGoTo = `-- name: PoolsToGoTo :many
 SELECT p.id FROM pools p WHERE p.deleted_at IS NULL ORDER BY p.name LIMIT 200
 `
 
-// The pools that a VM's disks could be moved to.
+// The pools that a VM's disks could migrate to.
 func (q *Queries) PoolsToGoTo(ctx context.Context) ([]fleet.PoolID, error) {
 	rows, err := q.db.Query(ctx, poolsToGoTo)
 	if err != nil {
@@ -293,7 +293,7 @@ type StopPartsParams struct {
 	Kinds  []string
 }
 
-// Cancels a task over several hosts: unstarted jobs end at once; started ones are told to undo their work.
+// Cancels a task over several hosts: unstarted jobs end at once; hosts undo started jobs.
 func (q *Queries) StopParts(ctx context.Context, arg StopPartsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, stopParts, arg.Error, arg.TaskID, arg.Kinds)
 	if err != nil {
@@ -312,7 +312,7 @@ type TakeLeftRow struct {
 	Volume string
 }
 
-// Returns and deletes the list of disks left behind.
+// Deletes and returns the records of disks left on old hosts.
 func (q *Queries) TakeLeft(ctx context.Context, vmID fleet.VMID) ([]TakeLeftRow, error) {
 	rows, err := q.db.Query(ctx, takeLeft, vmID)
 	if err != nil {
@@ -350,7 +350,7 @@ type TransfersOfRow struct {
 	SendKind     fleet.JobKind
 }
 
-// The transfers of a job with the states of both sides.
+// The transfers of a job with the states of both jobs.
 func (q *Queries) TransfersOf(ctx context.Context, job string) ([]TransfersOfRow, error) {
 	rows, err := q.db.Query(ctx, transfersOf, job)
 	if err != nil {
@@ -406,8 +406,9 @@ type VMLeftRow struct {
 	Generation int64
 }
 
-// Assigns the VM to another host with its disks there, once, and drops the old host's status. It changes nothing if the
-// VM is elsewhere, has other disks or is being deleted. The generation is raised above the disks' numbers.
+// Assigns the VM to another host, once, with its disks there, and drops the old host's status. It changes nothing if
+// the VM is on another host by now, has other disks or is being deleted. The generation is raised above the disks'
+// numbers.
 func (q *Queries) VMLeft(ctx context.Context, arg VMLeftParams) (VMLeftRow, error) {
 	row := q.db.QueryRow(ctx, vMLeft,
 		arg.ToHost,

@@ -33,7 +33,7 @@ type AddUploadParams struct {
 	OfHost    int64
 }
 
-// No row if the user or the host has reached its limit of open uploads.
+// Inserts no row if the user or the host has reached its limit of open uploads.
 func (q *Queries) AddUpload(ctx context.Context, arg AddUploadParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addUpload,
 		arg.ID,
@@ -97,7 +97,7 @@ type AwaitedUploadRow struct {
 	HostID  fleet.HostID
 }
 
-// The user of an upload requested from this host within the last 30 seconds.
+// The user of an upload that was requested from this host within the last 30 seconds.
 func (q *Queries) AwaitedUpload(ctx context.Context, arg AwaitedUploadParams) (AwaitedUploadRow, error) {
 	row := q.db.QueryRow(ctx, awaitedUpload, arg.PairID, arg.HostID)
 	var i AwaitedUploadRow
@@ -124,7 +124,7 @@ type GetUploadRow struct {
 	Error    string
 }
 
-// Only the user's own upload.
+// An upload of this user.
 func (q *Queries) GetUpload(ctx context.Context, arg GetUploadParams) (GetUploadRow, error) {
 	row := q.db.QueryRow(ctx, getUpload, arg.ID, arg.UserID)
 	var i GetUploadRow
@@ -169,7 +169,7 @@ type OpenUploadsRow struct {
 	Error    string
 }
 
-// The user's own open uploads; an empty pool selects all pools.
+// The user's open uploads in a pool, or in all pools if the pool is empty.
 func (q *Queries) OpenUploads(ctx context.Context, arg OpenUploadsParams) ([]OpenUploadsRow, error) {
 	rows, err := q.db.Query(ctx, openUploads, arg.UserID, arg.PoolID)
 	if err != nil {
@@ -218,7 +218,7 @@ type QueueUploadOpenParams struct {
 	Args    fleet.JobArgs
 }
 
-// A job without a task.
+// Queues a job without a task.
 func (q *Queries) QueueUploadOpen(ctx context.Context, arg QueueUploadOpenParams) error {
 	_, err := q.db.Exec(ctx, queueUploadOpen,
 		arg.ID,
@@ -279,7 +279,7 @@ type StopTaskRow struct {
 	Args    fleet.JobArgs
 }
 
-// Ends a task's jobs even if a host is working on them; later results are ignored.
+// Ends a task's jobs even if a host is working on them; the hosts' results are then ignored.
 func (q *Queries) StopTask(ctx context.Context, arg StopTaskParams) ([]StopTaskRow, error) {
 	rows, err := q.db.Query(ctx, stopTask, arg.Error, arg.ID, arg.Kinds)
 	if err != nil {

@@ -25,7 +25,7 @@ type AddFirstUserParams struct {
 	PasswordHash string
 }
 
-// Of portals starting at once, one inserts the row.
+// If several portals start at once, one inserts the row.
 func (q *Queries) AddFirstUser(ctx context.Context, arg AddFirstUserParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addFirstUser,
 		arg.ID,
@@ -89,7 +89,7 @@ type ChangePasswordParams struct {
 	OldHash      string
 }
 
-// Ends the user's sessions. No row if the password has changed since old_hash was read.
+// Ends the user's sessions. Returns no row if the password has changed since old_hash was read.
 func (q *Queries) ChangePassword(ctx context.Context, arg ChangePasswordParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, changePassword,
 		arg.PasswordHash,

@@ -85,7 +85,7 @@ type SaveViewParams struct {
 	Max    int64
 }
 
-// An existing name gets the new query. No row if the user has max other views of the list.
+// A view with the same name gets the new query. Inserts no row if the user has max other views of the list.
 func (q *Queries) SaveView(ctx context.Context, arg SaveViewParams) (SavedView, error) {
 	row := q.db.QueryRow(ctx, saveView,
 		arg.ID,

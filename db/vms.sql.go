@@ -59,8 +59,8 @@ type ChangeVMParams struct {
 	ID          fleet.VMID
 }
 
-// Each change raises the generation by one. It is rejected if it changes a disk that is being moved to another pool or
-// host.
+// Each change raises the generation by one. Changes no row if it would change a disk that is migrating to another pool
+// or host.
 func (q *Queries) ChangeVM(ctx context.Context, arg ChangeVMParams) (int64, error) {
 	result, err := q.db.Exec(ctx, changeVM,
 		arg.Name,
@@ -183,7 +183,7 @@ type LockVMRow struct {
 	Networks    []string
 }
 
-// Locks the row until the transaction ends, so that generations are exact.
+// Locks the row until the transaction ends, so that no concurrent change skips a generation.
 func (q *Queries) LockVM(ctx context.Context, arg LockVMParams) (LockVMRow, error) {
 	row := q.db.QueryRow(ctx, lockVM, arg.ID, arg.AllProjects, arg.Projects)
 	var i LockVMRow
@@ -245,7 +245,7 @@ type MACsOfOthersRow struct {
 	HostName string
 }
 
-// The addresses among these used by others: VMs, or unmanaged VMs with their name and host.
+// The addresses among these that other VMs use. An unmanaged VM is returned with its name and host.
 func (q *Queries) MACsOfOthers(ctx context.Context, arg MACsOfOthersParams) ([]MACsOfOthersRow, error) {
 	rows, err := q.db.Query(ctx, mACsOfOthers, arg.Macs, arg.VMID)
 	if err != nil {
@@ -279,7 +279,7 @@ const projectName = `-- name: ProjectName :one
 SELECT name FROM projects WHERE id = $1 FOR KEY SHARE
 `
 
-// Keeps the project while a VM is created in it.
+// Locks the project against deletion while a VM is created in it.
 func (q *Queries) ProjectName(ctx context.Context, id fleet.ProjectID) (string, error) {
 	row := q.db.QueryRow(ctx, projectName, id)
 	var name string
@@ -291,7 +291,7 @@ const tryMAC = `-- name: TryMAC :one
 SELECT pg_try_advisory_xact_lock(hashtextextended('mac ' || $1::text, 0))::boolean
 `
 
-// LockMACs without waiting, for a caller that can choose another address.
+// As LockMACs without waiting, for a caller that can choose another address.
 func (q *Queries) TryMAC(ctx context.Context, mac string) (bool, error) {
 	row := q.db.QueryRow(ctx, tryMAC, mac)
 	var column_1 bool
@@ -353,7 +353,7 @@ type VMMeterRow struct {
 	CpuPercent   float64
 }
 
-// The latest reading of the VM; cpu_percent is negative after a restart of the VM or without an earlier reading.
+// The latest reading of the VM. cpu_percent is negative after a restart of the VM or without an earlier reading.
 func (q *Queries) VMMeter(ctx context.Context, vmID fleet.VMID) (VMMeterRow, error) {
 	row := q.db.QueryRow(ctx, vMMeter, vmID)
 	var i VMMeterRow
@@ -380,7 +380,7 @@ type VMRetryRow struct {
 	HostName string
 }
 
-// The VM's next task that waits for a retry.
+// The VM's first task that waits for a retry.
 func (q *Queries) VMRetry(ctx context.Context, subject fleet.Subject) (VMRetryRow, error) {
 	row := q.db.QueryRow(ctx, vMRetry, subject)
 	var i VMRetryRow
@@ -480,7 +480,7 @@ SELECT EXISTS (
 )::boolean
 `
 
-// Whether the host may have acted on the VM. Waiting jobs stay locked, so that none is claimed meanwhile.
+// Whether the host may have acted on the VM. Queued jobs stay locked, so that no host claims one in between.
 func (q *Queries) VMTouched(ctx context.Context, subject fleet.Subject) (bool, error) {
 	row := q.db.QueryRow(ctx, vMTouched, subject)
 	var column_1 bool

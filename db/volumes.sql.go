@@ -30,7 +30,7 @@ type DiscoveredDisksRow struct {
 	Path   string
 }
 
-// Files used by unmanaged VMs, with the pools they may belong to. Only pools assigned to the host count.
+// Files used by unmanaged VMs, with the pools that may contain them. Only pools assigned to the VM's host count.
 func (q *Queries) DiscoveredDisks(ctx context.Context, arg DiscoveredDisksParams) ([]DiscoveredDisksRow, error) {
 	rows, err := q.db.Query(ctx, discoveredDisks, arg.Paths, arg.Pools)
 	if err != nil {
@@ -70,7 +70,7 @@ type DomainsNamedRow struct {
 	Found     bool
 }
 
-// VMs by the IDs of their domains on each host: managed and unmanaged.
+// Managed and unmanaged VMs, by the IDs of their domains on each host.
 func (q *Queries) DomainsNamed(ctx context.Context, ids []string) ([]DomainsNamedRow, error) {
 	rows, err := q.db.Query(ctx, domainsNamed, ids)
 	if err != nil {
@@ -107,7 +107,7 @@ type DomainsOnRow struct {
 	Name string
 }
 
-// DomainsNamed without VMs that are reported as off.
+// As DomainsNamed, without VMs that are reported as off.
 func (q *Queries) DomainsOn(ctx context.Context, ids []string) ([]DomainsOnRow, error) {
 	rows, err := q.db.Query(ctx, domainsOn, ids)
 	if err != nil {
@@ -182,7 +182,7 @@ type VolumeInUseParams struct {
 	Host   string
 }
 
-// The uses of a volume according to specs.
+// The uses of a volume according to VM specs and images.
 func (q *Queries) VolumeInUse(ctx context.Context, arg VolumeInUseParams) ([]byte, error) {
 	row := q.db.QueryRow(ctx, volumeInUse, arg.PoolID, arg.Volume, arg.Host)
 	var column_1 []byte
@@ -206,7 +206,7 @@ type VolumeNameInUseParams struct {
 	Volume string
 }
 
-// VolumeNameReserved limited to one host's files in a local pool.
+// As VolumeNameReserved, limited to one host's files in a local pool.
 func (q *Queries) VolumeNameInUse(ctx context.Context, arg VolumeNameInUseParams) (bool, error) {
 	row := q.db.QueryRow(ctx, volumeNameInUse, arg.PoolID, arg.Host, arg.Volume)
 	var taken bool
@@ -229,7 +229,7 @@ type VolumeNameReservedParams struct {
 	Volume string
 }
 
-// Whether the pool has or had a volume of that name: reported, being created, or a VM's disk.
+// Whether the pool has or has had a volume of that name: a reported one, one being created, or a VM's disk.
 func (q *Queries) VolumeNameReserved(ctx context.Context, arg VolumeNameReservedParams) (bool, error) {
 	row := q.db.QueryRow(ctx, volumeNameReserved, arg.PoolID, arg.Volume)
 	var taken bool
@@ -258,7 +258,7 @@ type VolumeOwnersRow struct {
 	Shares    bool
 }
 
-// The VMs whose disks the volumes are.
+// The VMs that have the volumes as disks.
 func (q *Queries) VolumeOwners(ctx context.Context, arg VolumeOwnersParams) ([]VolumeOwnersRow, error) {
 	rows, err := q.db.Query(ctx, volumeOwners, arg.Pools, arg.Volumes)
 	if err != nil {
@@ -305,7 +305,7 @@ type VolumeSharersRow struct {
 	Shares bool
 }
 
-// The VMs that have the volume as a disk, and whether each allows sharing.
+// The VMs that have the volume as a disk. shares is set if the VM allows sharing.
 func (q *Queries) VolumeSharers(ctx context.Context, arg VolumeSharersParams) ([]VolumeSharersRow, error) {
 	rows, err := q.db.Query(ctx, volumeSharers, arg.PoolID, arg.Volume)
 	if err != nil {
@@ -344,7 +344,7 @@ type VolumesAtWorkRow struct {
 	Source  string
 }
 
-// The open jobs on volumes of a pool, with the volume that each reads.
+// The open jobs on volumes of a pool, with the source volume of each.
 func (q *Queries) VolumesAtWork(ctx context.Context, poolID string) ([]VolumesAtWorkRow, error) {
 	rows, err := q.db.Query(ctx, volumesAtWork, poolID)
 	if err != nil {
@@ -391,7 +391,7 @@ type VolumesNamedRow struct {
 	Found  []byte
 }
 
-// The named volumes as hosts with the pool active report them.
+// The named volumes as reported by hosts with the pool active.
 func (q *Queries) VolumesNamed(ctx context.Context, arg VolumesNamedParams) ([]VolumesNamedRow, error) {
 	rows, err := q.db.Query(ctx, volumesNamed, arg.Pools, arg.Volumes)
 	if err != nil {
@@ -430,7 +430,7 @@ type VolumesToComeRow struct {
 	Bytes  int64
 }
 
-// Space that open jobs on volumes of these pools will need, by host.
+// The space that open jobs on volumes of these pools will need, by host.
 func (q *Queries) VolumesToCome(ctx context.Context, pools []string) ([]VolumesToComeRow, error) {
 	rows, err := q.db.Query(ctx, volumesToCome, pools)
 	if err != nil {
