@@ -172,7 +172,7 @@ func TestLostVirtualFunctionsAreReported(t *testing.T) {
 	}
 	waitForBoth("three for three NICs", func(s fleet.NetworkStatus) bool { return s.NICs.Total == 3 && s.Error == "" })
 	host.SetFunctions("eth4", 2)
-	tell("that one is lost", func(s fleet.NetworkStatus) bool {
+	waitForBoth("that one is lost", func(s fleet.NetworkStatus) bool {
 		return s.NICs.Total == 2 && s.Error == "The device eth4 has 2 virtual functions, but 3 NICs of VMs on this host need one each: not all of these VMs can start."
 	})
 	host.SetFunctions("eth4", 0)
