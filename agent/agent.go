@@ -42,41 +42,41 @@ type Options struct {
 type timing struct {
 	// report and lease are intervals of reports and lease renewals. snapshot limits one read of the host. spacing is
 	// the pause after a report.
-	report, snapshot, spacing, lease time.Duration
+	reportInterval, hostReadLimit, reportSpacing, leaseInterval time.Duration
 	// inventory is the interval of hardware reads, inventoryRead the limit of one.
-	inventory, inventoryRead time.Duration
-	nics                     time.Duration // longest wait of a report for the network devices
-	passive                  time.Duration // between two attempts to become this host's active agent
+	inventoryInterval, inventoryReadLimit time.Duration
+	nicReadLimit                     time.Duration // longest wait of a report for the network devices
+	passiveRetry                  time.Duration // between two attempts to become this host's active agent
 	retry, retryMax          time.Duration // backoff of the loops
-	grace                    time.Duration // time for running jobs to finish when the agent stops
+	stopGrace                    time.Duration // time for running jobs to finish when the agent stops
 	// longest time without progress of a step that reports progress
-	stall                    time.Duration
-	start                    time.Duration // limit of the hypervisor's start call, once the definition is up to date
-	askAgain, shutdown, poll time.Duration // for guests to power off: between requests, limit, between reads
-	call                     time.Duration // one short call to the hypervisor
-	thaw                     time.Duration // one attempt to thaw a guest
-	keep                     time.Duration // between two checks for VMs to start or restart by policy
+	stallLimit                    time.Duration
+	startLimit                    time.Duration // limit of the hypervisor's start call, once the definition is up to date
+	shutdownRepeat, shutdownLimit, pollInterval time.Duration // for guests to power off: between requests, limit, between reads
+	callLimit                     time.Duration // one short call to the hypervisor
+	thawLimit                     time.Duration // one attempt to thaw a guest
+	policyInterval                     time.Duration // between two checks for VMs to start or restart by policy
 	// initial and maximum delay before a stopped guest is restarted
-	again, againMax time.Duration
-	balloon         time.Duration // between two checks of the host's memory
-	second          time.Duration // one second of a health check; shorter in tests
+	restartDelayMin, restartDelayMax time.Duration
+	balloonInterval         time.Duration // between two checks of the host's memory
+	checkSecond          time.Duration // one second of a health check; shorter in tests
 	// run time after which a guest no longer counts as one that stops repeatedly
-	calm time.Duration
+	calmPeriod time.Duration
 }
 
 var defaultTiming = timing{
-	report: wire.ReportPeriod, snapshot: 5 * time.Second, spacing: 200 * time.Millisecond, lease: 8 * time.Second,
-	inventory: 10 * time.Minute, inventoryRead: 20 * time.Second, nics: 500 * time.Millisecond,
-	passive: 30 * time.Second,
+	reportInterval: wire.ReportPeriod, hostReadLimit: 5 * time.Second, reportSpacing: 200 * time.Millisecond, leaseInterval: 8 * time.Second,
+	inventoryInterval: 10 * time.Minute, inventoryReadLimit: 20 * time.Second, nicReadLimit: 500 * time.Millisecond,
+	passiveRetry: 30 * time.Second,
 	retry:   500 * time.Millisecond, retryMax: 5 * time.Second,
-	grace:    4 * time.Second,
-	stall:    2 * time.Minute,
-	start:    2 * time.Minute,
-	askAgain: 15 * time.Second, shutdown: 3 * time.Minute, poll: 500 * time.Millisecond,
-	call: 10 * time.Second,
-	thaw: 40 * time.Second,
-	keep: 2 * time.Second, again: 10 * time.Second, againMax: 5 * time.Minute, calm: 10 * time.Minute, second: time.Second,
-	balloon: 10 * time.Second,
+	stopGrace:    4 * time.Second,
+	stallLimit:    2 * time.Minute,
+	startLimit:    2 * time.Minute,
+	shutdownRepeat: 15 * time.Second, shutdownLimit: 3 * time.Minute, pollInterval: 500 * time.Millisecond,
+	callLimit: 10 * time.Second,
+	thawLimit: 40 * time.Second,
+	policyInterval: 2 * time.Second, restartDelayMin: 10 * time.Second, restartDelayMax: 5 * time.Minute, calmPeriod: 10 * time.Minute, checkSecond: time.Second,
+	balloonInterval: 10 * time.Second,
 }
 
 // Agent is the host side of Quantix: it reports the host's state, claims jobs and runs them.
@@ -101,7 +101,7 @@ type Agent struct {
 	slots     *semaphore.Weighted
 	consoles  atomic.Int64
 	uploads   uploadWaiters
-	freezes   freezes
+	freezes   frozenGuests
 	autostart autostarter
 	health    healthChecker
 	ports     transfer.Ports
@@ -110,7 +110,7 @@ type Agent struct {
 	changed bell         // rung when something on the host may have changed
 	renewed bell         // rung when there is a new certificate
 
-	life    context.Context // Run's context: consoles and waits end with it
+	runContext    context.Context // Run's context: consoles and waits end with it
 	pending []journalEntry  // unfinished jobs of the last run; reported after the first hello
 	work    sync.WaitGroup
 }
@@ -144,7 +144,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	if a.journal, err = openJournal(filepath.Join(o.Identity.dir, journalFile)); err != nil {
 		return nil, err
 	}
-	a.pending = a.journal.open()
+	a.pending = a.journal.openEntries()
 	a.inventory = newInventory(o.Inventory)
 	a.reports = newReporter(a, o.Load)
 	return a, nil
@@ -154,7 +154,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 // and VMs keep running. The portal gives out unfinished jobs again when their leases expire.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.journal.close()
-	a.life = ctx
+	a.runContext = ctx
 	inWork, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)
 	var loops sync.WaitGroup
@@ -165,7 +165,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	loops.Go(func() { a.autostartLoop(ctx) })
 	loops.Go(func() { a.healthLoop(ctx) })
 	loops.Go(func() { a.balloonLoop(ctx) })
-	a.thawLeft()
+	a.thawFromLastRun()
 	for ctx.Err() == nil {
 		if a.hello(ctx) {
 			a.running.newSession()
@@ -189,12 +189,12 @@ func (a *Agent) awaitJobs(stopWork context.CancelCauseFunc) {
 	select {
 	case <-ended:
 		return
-	case <-time.After(a.times.grace):
+	case <-time.After(a.times.stopGrace):
 	}
 	stopWork(errStopping)
 	select {
 	case <-ended:
-	case <-time.After(a.times.grace / 2):
+	case <-time.After(a.times.stopGrace / 2):
 		a.log.Warn("The agent exits although a hypervisor call has not returned.")
 	}
 }
@@ -221,11 +221,11 @@ func (a *Agent) watch(ctx context.Context) {
 // A report takes its number before the agent reads the host. A finish takes its number after the agent has read the
 // job's resulting status. So a report that was read while a job ended has a lower number than the job's finish, and
 // cannot override the finish even if the report arrives later.
-func (a *Agent) next() int64 { return a.seq.Add(1) }
+func (a *Agent) nextSeq() int64 { return a.seq.Add(1) }
 
 // present reports whether seq belongs to this session; the portal refuses numbers of other sessions. The upper 32 bits
 // of a number identify the session.
-func (a *Agent) present(seq int64) bool { return seq>>32 == a.seq.Load()>>32 }
+func (a *Agent) isCurrentSeq(seq int64) bool { return seq>>32 == a.seq.Load()>>32 }
 
 // RefreshInventory triggers a new read of the hardware.
 func (a *Agent) RefreshInventory() { a.inventory.refresh() }
@@ -237,7 +237,7 @@ func sessionOver(err error) bool {
 }
 
 // detail returns the portal's error sentence, or else the error's text.
-func detail(err error) string {
+func errorDetail(err error) string {
 	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e.Detail
 	}

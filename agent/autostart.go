@@ -19,12 +19,12 @@ type autostarter struct {
 	readAt time.Time // when the reporter last read the host
 
 	// restart times of stopped guests; only the loop uses this field and the following ones
-	due    map[fleet.VMID]time.Time
-	on     map[fleet.VMID]time.Time // when restarted guests were first seen on
-	boot   []fleet.VMID             // VMs still to autostart after the host's boot, in start order
+	restartAt    map[fleet.VMID]time.Time
+	onSince     map[fleet.VMID]time.Time // when restarted guests were first seen on
+	bootQueue   []fleet.VMID             // VMs still to autostart after the host's boot, in start order
 	tries  map[fleet.VMID]int
-	begun  bool
-	notYet time.Time // earliest time of the next start
+	bootQueued  bool
+	nextStart time.Time // earliest time of the next start
 }
 
 // maxBootTries limits the attempts to start a VM with its host: its storage may be ready later than the agent.
@@ -43,13 +43,13 @@ func (a *Agent) autostartLoop(ctx context.Context) {
 		return
 	}
 	k := &a.autostart
-	k.due, k.on, k.tries = map[fleet.VMID]time.Time{}, map[fleet.VMID]time.Time{}, map[fleet.VMID]int{}
+	k.restartAt, k.onSince, k.tries = map[fleet.VMID]time.Time{}, map[fleet.VMID]time.Time{}, map[fleet.VMID]int{}
 	for ctx.Err() == nil {
 		if all := a.state.policyVMs(); len(all) > 0 && a.refreshPolicyVMs(ctx, all) {
 			a.startWithHost(ctx, a.state.policyVMs())
-			a.startAgain(ctx, a.state.policyVMs())
+			a.restartStopped(ctx, a.state.policyVMs())
 		}
-		pause(ctx, a.times.keep)
+		pause(ctx, a.times.policyInterval)
 	}
 }
 
@@ -57,7 +57,7 @@ func (a *Agent) autostartLoop(ctx context.Context) {
 // offline, no report does. It returns false if the VMs' state is unknown.
 func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState) bool {
 	a.autostart.mu.Lock()
-	fresh := time.Since(a.autostart.readAt) < 2*a.times.report
+	fresh := time.Since(a.autostart.readAt) < 2*a.times.reportInterval
 	a.autostart.mu.Unlock()
 	if fresh {
 		return true
@@ -65,7 +65,7 @@ func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState
 	var state wire.State
 	begun := time.Now()
 	for id := range all {
-		err := a.within(ctx, func(ctx context.Context) error {
+		err := a.withCallLimit(ctx, func(ctx context.Context) error {
 			status, generation, err := a.hypervisor.VM(ctx, id)
 			if status.Power != fleet.Absent {
 				state.VMs = append(state.VMs, wire.VMReport{ID: id, Name: all[id].Name, Generation: generation, Status: status})
@@ -76,7 +76,7 @@ func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState
 			return false
 		}
 	}
-	if err := a.state.seen(state, a.bootID(), begun); err != nil {
+	if err := a.state.recordSeen(state, a.bootID(), begun); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 		return false
 	}
@@ -87,40 +87,40 @@ func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState
 // startWithHost starts the next VM that autostarts after the host's boot, once the previous VM's start delay is over.
 func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 	k, boot := &a.autostart, a.bootID()
-	if !k.begun {
-		k.begun = true
-		k.boot = bootOrder(all, boot)
+	if !k.bootQueued {
+		k.bootQueued = true
+		k.bootQueue = bootOrder(all, boot)
 	}
-	if len(k.boot) == 0 || time.Now().Before(k.notYet) {
+	if len(k.bootQueue) == 0 || time.Now().Before(k.nextStart) {
 		return
 	}
-	id := k.boot[0]
+	id := k.bootQueue[0]
 	vm, there := all[id]
 	if a.running.busy()[fleet.SubjectVM(id)] {
 		return
 	}
-	if !there || vm.Booted == boot { // the VM was started already, or a user powered it off
-		k.boot = k.boot[1:]
+	if !there || vm.AutostartBoot == boot { // the VM was started already, or a user powered it off
+		k.bootQueue = k.bootQueue[1:]
 		return
 	}
-	err := a.startByItself(ctx, id)
+	err := a.startByPolicy(ctx, id)
 	k.tries[id]++
 	switch {
 	case err == nil:
 		a.log.Info("A VM was started after the boot of its host.", "vm", vm.Name)
-		k.notYet = time.Now().Add(time.Duration(vm.Policy.StartDelay) * time.Second)
+		k.nextStart = time.Now().Add(time.Duration(vm.Policy.StartDelay) * time.Second)
 	case k.tries[id] < maxBootTries:
-		k.boot = append(k.boot[1:], id) // retried later: the other VMs do not wait
-		k.notYet = time.Now().Add(a.times.again / time.Duration(min(len(k.boot), 10)))
-		a.noteTrouble(id, err)
+		k.bootQueue = append(k.bootQueue[1:], id) // retried later: the other VMs do not wait
+		k.nextStart = time.Now().Add(a.times.restartDelayMin / time.Duration(min(len(k.bootQueue), 10)))
+		a.noteStartError(id, err)
 		return
 	default:
-		a.noteTrouble(id, err)
+		a.noteStartError(id, err)
 	}
-	k.boot = k.boot[1:]
+	k.bootQueue = k.bootQueue[1:]
 	if err := a.state.updateVM(id, func(k *vmState) {
-		if k.Booted = boot; err == nil {
-			k.Ran, k.Trouble = boot, ""
+		if k.AutostartBoot = boot; err == nil {
+			k.OnInBoot, k.StartError = boot, ""
 		}
 	}); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
@@ -131,12 +131,12 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 func bootOrder(all map[fleet.VMID]vmState, boot string) []fleet.VMID {
 	var out []fleet.VMID
 	for id, vm := range all {
-		wasOn := vm.Ran != "" && vm.Ran != boot
-		if vm.Booted != boot && (vm.Policy.Autostart == "on" || vm.Policy.Autostart == "last" && wasOn) {
+		wasOn := vm.OnInBoot != "" && vm.OnInBoot != boot
+		if vm.AutostartBoot != boot && (vm.Policy.Autostart == "on" || vm.Policy.Autostart == "last" && wasOn) {
 			out = append(out, id)
 		}
 	}
-	place := func(id fleet.VMID) int { return all[id].Policy.StartPlace() }
+	place := func(id fleet.VMID) int { return all[id].Policy.StartPosition() }
 	slices.SortFunc(out, func(x, y fleet.VMID) int {
 		return cmp.Or(cmp.Compare(place(x), place(y)), cmp.Compare(all[x].Name, all[y].Name), cmp.Compare(x, y))
 	})
@@ -144,29 +144,29 @@ func bootOrder(all map[fleet.VMID]vmState, boot string) []fleet.VMID {
 }
 
 // startAgain restarts guests that powered off without a request, with a growing delay.
-func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmState) {
+func (a *Agent) restartStopped(ctx context.Context, all map[fleet.VMID]vmState) {
 	k, now := &a.autostart, time.Now()
-	maps.DeleteFunc(k.due, func(id fleet.VMID, _ time.Time) bool { return all[id].Down == "" })
+	maps.DeleteFunc(k.restartAt, func(id fleet.VMID, _ time.Time) bool { return all[id].StoppedBy == "" })
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		vm := all[id]
-		due, waits := k.due[id]
+		due, waits := k.restartAt[id]
 		switch {
-		case vm.Down == "":
+		case vm.StoppedBy == "":
 			a.resetRestarts(id, vm, now)
 		case !waits:
-			k.due[id] = now.Add(restartDelay(vm.Restarts, a.times.again, a.times.againMax))
-			delete(k.on, id)
+			k.restartAt[id] = now.Add(restartDelay(vm.Restarts, a.times.restartDelayMin, a.times.restartDelayMax))
+			delete(k.onSince, id)
 		case now.Before(due) || a.running.busy()[fleet.SubjectVM(id)]:
 		default:
-			delete(k.due, id)
-			err := a.startByItself(ctx, id)
-			a.log.Info("A VM that powered off without a request is restarted.", "vm", vm.Name, "after", vm.Down, "time", vm.Restarts+1, "error", err)
+			delete(k.restartAt, id)
+			err := a.startByPolicy(ctx, id)
+			a.log.Info("A VM that powered off without a request is restarted.", "vm", vm.Name, "after", vm.StoppedBy, "time", vm.Restarts+1, "error", err)
 			keep := func(k *vmState) {
 				k.Restarts++
 				if err == nil {
-					k.Ran, k.Down, k.Trouble = a.bootID(), "", ""
-				} else if k.Down != "" {
-					k.Trouble = err.Error()
+					k.OnInBoot, k.StoppedBy, k.StartError = a.bootID(), "", ""
+				} else if k.StoppedBy != "" {
+					k.StartError = err.Error()
 				}
 			}
 			if err := a.state.updateVM(id, keep); err != nil {
@@ -180,16 +180,16 @@ func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmState) {
 // resetRestarts resets the restart count of a guest once it has run for a while.
 func (a *Agent) resetRestarts(id fleet.VMID, vm vmState, now time.Time) {
 	k := &a.autostart
-	if vm.Restarts == 0 || vm.Ran == "" {
-		delete(k.on, id)
+	if vm.Restarts == 0 || vm.OnInBoot == "" {
+		delete(k.onSince, id)
 		return
 	}
-	since, known := k.on[id]
+	since, known := k.onSince[id]
 	switch {
 	case !known:
-		k.on[id] = now
-	case now.Sub(since) > a.times.calm:
-		delete(k.on, id)
+		k.onSince[id] = now
+	case now.Sub(since) > a.times.calmPeriod:
+		delete(k.onSince, id)
 		if err := a.state.updateVM(id, func(k *vmState) { k.Restarts = 0 }); err != nil {
 			a.log.Error("The agent's state file cannot be written.", "error", err)
 		}
@@ -202,16 +202,16 @@ func restartDelay(n int, first, most time.Duration) time.Duration {
 }
 
 // startByItself starts a VM with its current definition, without a job.
-func (a *Agent) startByItself(ctx context.Context, id fleet.VMID) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)
+func (a *Agent) startByPolicy(ctx context.Context, id fleet.VMID) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.times.startLimit, errOverdue)
 	defer cancel()
-	return explain(ctx, a.hypervisor.StartVM(ctx, id))
+	return withLimitCause(ctx, a.hypervisor.StartVM(ctx, id))
 }
 
 // noteTrouble records the error of a failed autostart for the next report.
-func (a *Agent) noteTrouble(id fleet.VMID, err error) {
+func (a *Agent) noteStartError(id fleet.VMID, err error) {
 	a.log.Warn("A VM could not be started after the boot of its host.", "vm", id, "error", err)
-	if err := a.state.updateVM(id, func(k *vmState) { k.Trouble = err.Error() }); err != nil {
+	if err := a.state.updateVM(id, func(k *vmState) { k.StartError = err.Error() }); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
 	a.reports.triggerFull()

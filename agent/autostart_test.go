@@ -87,7 +87,7 @@ func TestStoppedGuestsAreRestartedByPolicy(t *testing.T) {
 		p.seenOn(host, vm)
 	}
 	for _, vm := range all {
-		host.GoesOff(vm.ID, true)
+		host.PowerOffGuest(vm.ID, true)
 	}
 	p.wait("those that crashed are started again", func() bool {
 		return host.power(failing.ID) == fleet.Running && host.power(always.ID) == fleet.Running
@@ -104,8 +104,8 @@ func TestStoppedGuestsAreRestartedByPolicy(t *testing.T) {
 		}
 	}
 
-	host.GoesOff(failing.ID, false)
-	host.GoesOff(always.ID, false)
+	host.PowerOffGuest(failing.ID, false)
+	host.PowerOffGuest(always.ID, false)
 	p.wait("the one that is always on is back", func() bool { return host.power(always.ID) == fleet.Running })
 	if host.power(failing.ID) != fleet.Stopped {
 		t.Error("a guest that was shut down from within was started, though it did not fail")
@@ -129,7 +129,7 @@ func TestStoppedGuestsAreRestartedByPolicy(t *testing.T) {
 	p.do(wire.Work{Kind: fleet.VMStart, VM: always, Epoch: 3})
 	p.seenOn(host, always)
 	host.broken[always.ID] = true
-	host.GoesOff(always.ID, true)
+	host.PowerOffGuest(always.ID, true)
 	p.stateSince(0, "why it is not back", func(s wire.State) bool {
 		r, _ := vmIn(s, always.ID)
 		return slices.ContainsFunc(r.Status.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultRestart })
@@ -151,11 +151,11 @@ func TestGuestsAreRestartedWithoutPortal(t *testing.T) {
 	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
 	p.seenOn(host, vm)
 	stop()
-	host.GoesOff(vm.ID, true)
+	host.PowerOffGuest(vm.ID, true)
 	p.set(func() { p.refuse["hello"] = 503 })
 	p.runningCounted(dir, host)
 	p.wait("it is back", func() bool { return host.power(vm.ID) == fleet.Running })
-	host.GoesOff(vm.ID, true)
+	host.PowerOffGuest(vm.ID, true)
 	p.wait("and again", func() bool { return host.starts(vm.ID) >= 3 && host.power(vm.ID) == fleet.Running })
 }
 
@@ -228,10 +228,10 @@ func TestGuestThatShutsDownLateStaysOff(t *testing.T) {
 	if f := p.do(wire.Work{Kind: fleet.VMShutdown, VM: late, Epoch: 2}); f.Outcome != wire.Failed {
 		t.Fatalf("shutdown: %+v", f)
 	}
-	host.GoesOff(late.ID, false)
+	host.PowerOffGuest(late.ID, false)
 	p.stateSince(0, "it is seen off", func(s wire.State) bool { r, _ := vmIn(s, late.ID); return r.Status.Power == fleet.Stopped })
 	for n := range 2 { // each takes as long as the other's restart would have
-		host.GoesOff(other.ID, false)
+		host.PowerOffGuest(other.ID, false)
 		p.wait("another is back", func() bool { return host.power(other.ID) == fleet.Running && host.starts(other.ID) == n+2 })
 		p.stateSince(0, "it is seen on", func(s wire.State) bool {
 			r, _ := vmIn(s, other.ID)

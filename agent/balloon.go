@@ -40,7 +40,7 @@ func ShareMemory(ctx context.Context, hv hypervisor.Hypervisor, availableBytes, 
 func memoryShares(available, total int64, all []hypervisor.Balloon) map[fleet.VMID]int {
 	var room, lack int64
 	for _, g := range all {
-		room, lack = room+roomOf(g), lack+lackOf(g)
+		room, lack = room+shrinkableMiB(g), lack+missingMiB(g)
 	}
 	var take, give int64
 	switch {
@@ -52,7 +52,7 @@ func memoryShares(available, total int64, all []hypervisor.Balloon) map[fleet.VM
 	out := map[fleet.VMID]int{}
 	for _, g := range all {
 		has := min(g.HasMiB, g.MaxMiB)
-		want := has + int(part(give, lackOf(g), lack)-part(take, roomOf(g), room))
+		want := has + int(proportion(give, missingMiB(g), lack)-proportion(take, shrinkableMiB(g), room))
 		if want = min(max(want, g.MinMiB), g.MaxMiB); want != has {
 			out[g.ID] = want
 		}
@@ -60,11 +60,11 @@ func memoryShares(available, total int64, all []hypervisor.Balloon) map[fleet.VM
 	return out
 }
 
-func roomOf(g hypervisor.Balloon) int64 { return int64(max(0, min(g.HasMiB, g.MaxMiB)-g.MinMiB)) }
-func lackOf(g hypervisor.Balloon) int64 { return int64(max(0, g.MaxMiB-g.HasMiB)) }
+func shrinkableMiB(g hypervisor.Balloon) int64 { return int64(max(0, min(g.HasMiB, g.MaxMiB)-g.MinMiB)) }
+func missingMiB(g hypervisor.Balloon) int64 { return int64(max(0, g.MaxMiB-g.HasMiB)) }
 
 // part returns n*own/all, rounded up; 0 if n is not positive or all is 0.
-func part(n, own, all int64) int64 {
+func proportion(n, own, all int64) int64 {
 	if n <= 0 || all == 0 {
 		return 0
 	}
@@ -82,7 +82,7 @@ func (a *Agent) balloonLoop(ctx context.Context) {
 		available, total, err := a.hostMemory(ctx)
 		scarce := err == nil && available < total/100*memoryScarce
 		if err == nil && (scarce || below) {
-			err = a.within(ctx, func(ctx context.Context) (err error) {
+			err = a.withCallLimit(ctx, func(ctx context.Context) (err error) {
 				busy := a.running.busy()
 				below, err = ShareMemory(ctx, a.hypervisor, available, total, func(id fleet.VMID) bool { return busy[fleet.SubjectVM(id)] })
 				return err
@@ -98,6 +98,6 @@ func (a *Agent) balloonLoop(ctx context.Context) {
 			a.log.Info("All guests have their maximum memory again.")
 			warned = false
 		}
-		pause(ctx, a.times.balloon)
+		pause(ctx, a.times.balloonInterval)
 	}
 }

@@ -48,12 +48,12 @@ func TestMemorySharesAreProportional(t *testing.T) {
 }
 
 // tight is a host whose available memory the test sets.
-type tight struct {
+type scarceHost struct {
 	*mock.Host
 	percent atomic.Int64
 }
 
-func (h *tight) Memory(ctx context.Context) (available, total int64, err error) {
+func (h *scarceHost) Memory(ctx context.Context) (available, total int64, err error) {
 	_, total, err = h.Host.Memory(ctx)
 	return total / 100 * h.percent.Load(), total, err
 }
@@ -61,7 +61,7 @@ func (h *tight) Memory(ctx context.Context) (available, total int64, err error) 
 // A host that is short of memory shrinks guests down to their memory minimum, reports it, and later grows them again.
 func TestGuestsReturnMemoryToHost(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), &tight{Host: mock.New(mock.Options{Name: "host-1"})}
+	p, host := newPortal(t), &scarceHost{Host: mock.New(mock.Options{Name: "host-1"})}
 	host.percent.Store(50)
 	dir := p.join()
 	_, stop := p.running(dir, host, host)

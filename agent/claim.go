@@ -22,7 +22,7 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 		if room <= 0 {
 			select {
 			case <-ctx.Done():
-			case <-a.running.room:
+			case <-a.running.jobEnded:
 			}
 			continue
 		}
@@ -51,36 +51,36 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 		}
 		wait.Reset()
 		for _, w := range got.Jobs {
-			a.start(inWork, w)
+			a.startJob(inWork, w)
 		}
 	}
 	return nil
 }
 
 // start registers a claimed job and runs it.
-func (a *Agent) start(inWork context.Context, w wire.Work) {
-	j, newest := a.running.take(inWork, w)
+func (a *Agent) startJob(inWork context.Context, w wire.Work) {
+	j, newest := a.running.accept(inWork, w)
 	if newest > 0 {
 		a.log.Warn("A job with an outdated epoch was refused. This happens after the portal's database was restored; the portal gives out the job again.",
 			"job", w.ID, "subject", w.Subject, "epoch", w.Epoch, "newest", newest)
-		a.work.Go(func() { a.outdated(inWork, w, newest) })
+		a.work.Go(func() { a.reportOutdated(inWork, w, newest) })
 	}
 	if j == nil {
 		return
 	}
 	j.notifier.send = func(p wire.Progress) { a.progress(j, p) }
-	a.work.Go(func() { a.perform(inWork, j) })
+	a.work.Go(func() { a.runQueued(inWork, j) })
 }
 
 // perform waits for earlier jobs of the subject and for a slot, runs the job, and delivers the result.
-func (a *Agent) perform(inWork context.Context, j *job) {
+func (a *Agent) runQueued(inWork context.Context, j *job) {
 	var taken int64
 	defer func() {
 		if again := a.running.remove(j, taken); again != nil {
-			a.start(inWork, *again)
+			a.startJob(inWork, *again)
 		}
 	}()
-	out := a.inTurn(j)
+	out := a.runInTurn(j)
 	close(j.done)
 	if out != nil {
 		taken = a.deliver(j, *out)
@@ -88,15 +88,15 @@ func (a *Agent) perform(inWork context.Context, j *job) {
 }
 
 // inTurn runs the job once the previous job of its subject has ended and a slot is free; nil: there is no result.
-func (a *Agent) inTurn(j *job) *wire.Finish {
-	if j.before != nil {
-		<-j.before.done
-		j.before = nil
+func (a *Agent) runInTurn(j *job) *wire.Finish {
+	if j.previous != nil {
+		<-j.previous.done
+		j.previous = nil
 	}
-	if j.Kind.Is().Slot {
+	if j.Kind.Info().TakesSlot {
 		if !a.slots.TryAcquire(1) {
 			j.notifier.notify(0, "Waiting for other jobs of this host")
-			if err := a.slot(j); err != nil {
+			if err := a.acquireSlot(j); err != nil {
 				if _, ok := wasCancelled(err); ok {
 					return a.result(j, err)
 				}
@@ -105,12 +105,12 @@ func (a *Agent) inTurn(j *job) *wire.Finish {
 		}
 		defer a.slots.Release(1)
 	}
-	if a.life.Err() != nil {
+	if a.runContext.Err() != nil {
 		return nil
 	}
 	defer j.notifier.stop()
 	began := time.Now()
-	out := a.act(j)
+	out := a.runOnce(j)
 	if out != nil {
 		a.metrics.job(j.Kind, out.Outcome, time.Since(began))
 	}
@@ -118,10 +118,10 @@ func (a *Agent) inTurn(j *job) *wire.Finish {
 }
 
 // slot waits for a free slot, or until a user cancels the job.
-func (a *Agent) slot(j *job) error {
+func (a *Agent) acquireSlot(j *job) error {
 	ctx, cancel := context.WithCancelCause(j.ctx)
 	defer cancel(nil)
-	if j.Kind.Is().Stoppable {
+	if j.Kind.Info().Stoppable {
 		defer j.whenStopped(func(cause error) { cancel(cause) })()
 	}
 	if a.slots.Acquire(ctx, 1) != nil {

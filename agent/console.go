@@ -15,7 +15,7 @@ import (
 
 const (
 	maxConsoles = 256
-	screenWrite = 30 * time.Second // timeout of a write to the VNC server
+	vncWriteTimeout = 30 * time.Second // timeout of a write to the VNC server
 )
 
 // consoleBuffers are shared by all consoles: 32 KiB per direction.
@@ -35,7 +35,7 @@ func openConsole(ctx context.Context, a *Agent, j *job) error {
 	}
 	a.metrics.consoles.Inc()
 	a.work.Go(func() {
-		splice(a.life, portal, patient{screen})
+		splice(a.runContext, portal, patient{screen})
 		a.metrics.consoles.Dec()
 		a.consoles.Add(-1)
 	})
@@ -50,7 +50,7 @@ func (a *Agent) dialBoth(ctx context.Context, j *job) (net.Conn, *wire.Stream, e
 	dialled := make(chan struct{})
 	go func() {
 		defer close(dialled)
-		ws, err := a.client.DialPair(ctx, j.Args.PortalURL, j.Args.Console)
+		ws, err := a.client.DialRelay(ctx, j.Args.PortalURL, j.Args.Console)
 		if err != nil {
 			portalErr = err
 			cancel()
@@ -106,6 +106,6 @@ func (p patient) Read(b []byte) (int, error) { return p.conn.Read(b) }
 func (p patient) Close() error               { return p.conn.Close() }
 
 func (p patient) Write(b []byte) (int, error) {
-	p.conn.SetWriteDeadline(time.Now().Add(screenWrite))
+	p.conn.SetWriteDeadline(time.Now().Add(vncWriteTimeout))
 	return p.conn.Write(b)
 }

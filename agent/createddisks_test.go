@@ -14,19 +14,19 @@ import (
 var errCut = fleet.Errorf(fleet.Unavailable, "The test cuts it off.")
 
 // cut is a host whose ApplyVM calls can be interrupted after the disks are created. It records the calls.
-type cut struct {
+type interruptedApply struct {
 	*mock.Host
 	orders chan hypervisor.Apply
 	fail   chan bool
 }
 
-func (c cut) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
+func (c interruptedApply) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	c.orders <- in
 	if !<-c.fail {
 		return c.Host.ApplyVM(ctx, in)
 	}
 	for _, d := range in.VM.Spec.Disks {
-		if err := in.Whole(d.Ref()); err != nil {
+		if err := in.RecordDisk(d.Ref()); err != nil {
 			return err
 		}
 	}
@@ -37,22 +37,22 @@ func (c cut) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 // longer contains the disk.
 func TestCreatedDisksAreKnownAfterRestart(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), cut{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.Apply, 1), make(chan bool, 1)}
+	p, host := newPortal(t), interruptedApply{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.Apply, 1), make(chan bool, 1)}
 	dir := p.join()
 	_, stop := p.running(dir, host, host.Host)
 	vm := newVM("web")
 	vm.Spec.Disks = []fleet.Disk{{PoolID: "p", Volume: "web-1", SizeBytes: 1}}
 	known := fleet.Volref{PoolID: "p", Volume: "older"}
 	host.fail <- true
-	p.do(wire.Work{Kind: fleet.VMApply, VM: vm, Made: []fleet.Volref{known}, Project: "acme"})
-	if in := <-host.orders; len(in.Made) != 1 || in.Made[0] != known || in.Project != "acme" || in.Reapply {
+	p.do(wire.Work{Kind: fleet.VMApply, VM: vm, CreatedDisks: []fleet.Volref{known}, Project: "acme"})
+	if in := <-host.orders; len(in.CreatedDisks) != 1 || in.CreatedDisks[0] != known || in.Project != "acme" || in.Reapply {
 		t.Errorf("the first order is %+v", in)
 	}
 	stop()
 	p.running(dir, host, host.Host)
 	host.fail <- true
 	p.do(wire.Work{Kind: fleet.VMReapply, VM: vm, Epoch: 2})
-	if in := <-host.orders; len(in.Made) != 1 || in.Made[0] != vm.Spec.Disks[0].Ref() || !in.Reapply {
+	if in := <-host.orders; len(in.CreatedDisks) != 1 || in.CreatedDisks[0] != vm.Spec.Disks[0].Ref() || !in.Reapply {
 		t.Errorf("after the restart, the order is %+v", in)
 	}
 	vm.Spec.Disks, vm.Generation = nil, 2
@@ -61,8 +61,8 @@ func TestCreatedDisksAreKnownAfterRestart(t *testing.T) {
 		if f := p.do(wire.Work{Kind: fleet.VMApply, VM: vm, Epoch: 3 + epoch}); f.Outcome != wire.Done {
 			t.Errorf("the order without the disk ended %+v", f)
 		}
-		if in := <-host.orders; len(in.Made) != int(1-epoch) || in.Stamped != 2*epoch {
-			t.Errorf("order %d without the disk has made %+v, stamped %d", epoch, in.Made, in.Stamped)
+		if in := <-host.orders; len(in.CreatedDisks) != int(1-epoch) || in.AppliedGeneration != 2*epoch {
+			t.Errorf("order %d without the disk has made %+v, stamped %d", epoch, in.CreatedDisks, in.AppliedGeneration)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestMissingDiskIsReportedInFinish(t *testing.T) {
 	p.do(wire.Work{Kind: fleet.PoolApply, Pool: &pool})
 	vm := newVM("web")
 	vm.Spec.Disks = []fleet.Disk{{PoolID: pool.ID, Volume: "web-1", SizeBytes: 1}}
-	f := p.do(wire.Work{Kind: fleet.VMStart, VM: vm, Pools: []fleet.Pool{pool}, Made: []fleet.Volref{vm.Spec.Disks[0].Ref()}})
+	f := p.do(wire.Work{Kind: fleet.VMStart, VM: vm, Pools: []fleet.Pool{pool}, CreatedDisks: []fleet.Volref{vm.Spec.Disks[0].Ref()}})
 	if f.Outcome != wire.Failed || !strings.HasPrefix(f.Error, "Disk 1 (pool fast, volume web-1) is not on host-1: ") || f.VM.Power != fleet.Absent {
 		t.Errorf("the start ended %+v", f)
 	}

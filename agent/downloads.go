@@ -13,7 +13,7 @@ import (
 )
 
 // readPatience is how long a download waits for its reader to take more bytes.
-const readPatience = 5 * time.Minute
+const readerTimeout = 5 * time.Minute
 
 // readVolume sends a volume's file to the download's reader at the portal. An error before the first byte is sent as
 // text; a later error closes the connection early.
@@ -24,24 +24,24 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 	case !fleet.IsVolumeName(j.Args.Volume.Source):
 		return fleet.Errorf(fleet.Invalid, "%q is no volume.", j.Args.Volume.Source)
 	}
-	ws, err := a.client.DialPair(ctx, j.Args.PortalURL, j.Args.Pair)
+	ws, err := a.client.DialRelay(ctx, j.Args.PortalURL, j.Args.Pair)
 	if err != nil {
 		return fmt.Errorf("dial the portal to send the volume: %w", err)
 	}
-	conn := wire.NewPatientStream(ws, readPatience)
+	conn := wire.NewPatientStream(ws, readerTimeout)
 	defer func() { _ = conn.Close() }() // the reader counts the bytes, so the close can fail safely
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { // the reader sends no bytes: the end of this read means that the reader has disconnected
 		_, _ = io.Copy(io.Discard, conn)
-		cancel(errNobodyWaits)
+		cancel(errReaderGone)
 	}()
 	begun := false
 	err = a.hypervisor.ReadVolume(ctx, hypervisor.VolumeWork{Pool: *j.Pool, Name: j.Args.Volume.Source, Progress: func(int, string) {}}, func(size int64) (io.Writer, error) {
 		begun = true
 		return conn, wire.WriteDownloadHead(conn, wire.DownloadHead{SizeBytes: size})
 	})
-	err = explain(ctx, err)
+	err = withLimitCause(ctx, err)
 	switch {
 	case err == nil:
 	case begun:
@@ -52,4 +52,4 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 	return err
 }
 
-var errNobodyWaits = fleet.Errorf(fleet.Conflict, "The download's client has disconnected.")
+var errReaderGone = fleet.Errorf(fleet.Conflict, "The download's client has disconnected.")

@@ -17,18 +17,18 @@ func RetryWaits(n int) (waits []time.Duration) {
 }
 
 // NewBrisk creates an agent with periods and deadlines short enough for tests.
-func NewBrisk(o Options) (*Agent, error) {
+func NewWithShortTimes(o Options) (*Agent, error) {
 	return newAgent(o, timing{
-		report: 100 * time.Millisecond, snapshot: 250 * time.Millisecond, spacing: 5 * time.Millisecond, lease: 80 * time.Millisecond,
-		inventory: time.Minute, inventoryRead: time.Second, nics: 50 * time.Millisecond,
-		passive: 50 * time.Millisecond,
+		reportInterval: 100 * time.Millisecond, hostReadLimit: 250 * time.Millisecond, reportSpacing: 5 * time.Millisecond, leaseInterval: 80 * time.Millisecond,
+		inventoryInterval: time.Minute, inventoryReadLimit: time.Second, nicReadLimit: 50 * time.Millisecond,
+		passiveRetry: 50 * time.Millisecond,
 		retry:   10 * time.Millisecond, retryMax: 100 * time.Millisecond,
-		grace: 2 * time.Second,
-		stall: time.Second, start: 400 * time.Millisecond,
-		askAgain: 100 * time.Millisecond, shutdown: 500 * time.Millisecond, poll: 20 * time.Millisecond,
-		call: time.Second, thaw: time.Second,
-		keep: 20 * time.Millisecond, again: 100 * time.Millisecond, againMax: 400 * time.Millisecond, calm: time.Minute, second: 5 * time.Millisecond,
-		balloon: 10 * time.Millisecond,
+		stopGrace: 2 * time.Second,
+		stallLimit: time.Second, startLimit: 400 * time.Millisecond,
+		shutdownRepeat: 100 * time.Millisecond, shutdownLimit: 500 * time.Millisecond, pollInterval: 20 * time.Millisecond,
+		callLimit: time.Second, thawLimit: time.Second,
+		policyInterval: 20 * time.Millisecond, restartDelayMin: 100 * time.Millisecond, restartDelayMax: 400 * time.Millisecond, calmPeriod: time.Minute, checkSecond: 5 * time.Millisecond,
+		balloonInterval: 10 * time.Millisecond,
 	})
 }
 
@@ -36,7 +36,7 @@ func NewBrisk(o Options) (*Agent, error) {
 var MemoryShares = memoryShares
 
 // Counting returns a function that adds one reading of the counters and returns the sums.
-func Counting() func(time.Time, []hypervisor.CountedNIC) *fleet.FilterCounts {
+func NewFilterCounter() func(time.Time, []hypervisor.CountedNIC) *fleet.FilterCounts {
 	var t filterCounter
 	return func(now time.Time, all []hypervisor.CountedNIC) *fleet.FilterCounts {
 		t.add(now, all)

@@ -26,7 +26,7 @@ type nicKey struct {
 // nicCounter is a NIC with packet counters.
 type nicCounter struct {
 	since  time.Time
-	before map[string]map[string]fleet.PassCount // counters by chain and rule at the newest reading
+	lastChains map[string]map[string]fleet.PassCount // counters by chain and rule at the newest reading
 	sum    map[string]fleet.PassCount
 }
 
@@ -40,7 +40,7 @@ func (t *filterCounter) add(now time.Time, all []hypervisor.CountedNIC) {
 		switch {
 		case k != nil:
 		case t.readAt.IsZero():
-			k = &nicCounter{since: now, before: c.Chains, sum: map[string]fleet.PassCount{}}
+			k = &nicCounter{since: now, lastChains: c.Chains, sum: map[string]fleet.PassCount{}}
 		default:
 			k = &nicCounter{since: t.readAt, sum: map[string]fleet.PassCount{}}
 		}
@@ -53,7 +53,7 @@ func (t *filterCounter) add(now time.Time, all []hypervisor.CountedNIC) {
 func (k *nicCounter) add(chains map[string]map[string]fleet.PassCount) {
 	there := map[string]bool{}
 	for name, chain := range chains {
-		before := k.before[name]
+		before := k.lastChains[name]
 		if wasReset(before, chain) {
 			before = nil
 		}
@@ -69,7 +69,7 @@ func (k *nicCounter) add(chains map[string]map[string]fleet.PassCount) {
 	maps.DeleteFunc(k.sum, func(rule string, _ fleet.PassCount) bool {
 		return !there[rule] && rule != hypervisor.Dropped && rule != hypervisor.Spoofed
 	})
-	k.before = chains
+	k.lastChains = chains
 }
 
 // wasReset reports whether a chain was rewritten between two readings: a counter is lower, or a rule is missing.
@@ -113,7 +113,7 @@ func (t *filterCounter) totals(now time.Time) *fleet.FilterCounts {
 
 // readFilterCounts reads the counters and adds them up; nil: no NIC has counters.
 func (r *reporter) readFilterCounts(ctx context.Context) *fleet.FilterCounts {
-	ctx, cancel := context.WithTimeout(ctx, r.a.times.snapshot/2)
+	ctx, cancel := context.WithTimeout(ctx, r.a.times.hostReadLimit/2)
 	defer cancel()
 	all, err := r.a.hypervisor.FilterCounts(ctx)
 	if err != nil {

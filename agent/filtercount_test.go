@@ -20,7 +20,7 @@ func n(packets int64) fleet.PassCount {
 func TestFilterCountsSurviveCounterReset(t *testing.T) {
 	t.Parallel()
 	vm := fleet.NewID[fleet.VMID]()
-	count, at := agent.Counting(), time.Unix(1e9, 0)
+	count, at := agent.NewFilterCounter(), time.Unix(1e9, 0)
 	look := func(c chains) fleet.NICCount {
 		t.Helper()
 		at = at.Add(10 * time.Second)
@@ -56,7 +56,7 @@ func TestFilterCountsSurviveCounterReset(t *testing.T) {
 // A report contains a limited number of NICs and rules, however many the host has.
 func TestFilterCountsAreLimitedPerReport(t *testing.T) {
 	t.Parallel()
-	count := agent.Counting()
+	count := agent.NewFilterCounter()
 	var all []hypervisor.CountedNIC
 	for i := range fleet.MaxCountedNICs + 10 {
 		all = append(all, hypervisor.CountedNIC{VM: fleet.NewID[fleet.VMID](), MAC: fmt.Sprintf("52:54:00:00:00:%02x", i), Chains: chains{"FI": {"a": n(1)}}})

@@ -22,7 +22,7 @@ func checkGroups(groups ...fleet.FlatGroup) error {
 }
 
 // onSecurityGroup returns a handler that validates the job's security group and passes it to a hypervisor method.
-func onSecurityGroup(call func(hypervisor.Firewall, context.Context, fleet.FlatGroup) error) func(context.Context, *Agent, *job) error {
+func withSecurityGroup(call func(hypervisor.Firewall, context.Context, fleet.FlatGroup) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.SecurityGroup == nil {
 			return fmt.Errorf("the portal sent this job without its security group")

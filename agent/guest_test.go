@@ -31,7 +31,7 @@ func withDisk(p *portal, name string) *fleet.VM {
 }
 
 func freezeFor(vm *fleet.VM, seconds int) wire.Work {
-	return wire.Work{Kind: fleet.VMFreeze, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestOrder{Seconds: seconds}}}
+	return wire.Work{Kind: fleet.VMFreeze, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestParams{Seconds: seconds}}}
 }
 
 // A guest stays frozen only for the requested time and only while the agent runs. If the agent ends early, the next one
@@ -85,12 +85,12 @@ func TestFrozenGuestIsThawedInTime(t *testing.T) {
 }
 
 // stuck is a host whose guests fail to thaw.
-type stuck struct {
+type thawFailer struct {
 	*mock.Host
 	stuck atomic.Bool
 }
 
-func (s *stuck) ThawGuest(ctx context.Context, id fleet.VMID) error {
+func (s *thawFailer) ThawGuest(ctx context.Context, id fleet.VMID) error {
 	if s.stuck.Load() {
 		return hypervisor.NoAgent()
 	}
@@ -100,7 +100,7 @@ func (s *stuck) ThawGuest(ctx context.Context, id fleet.VMID) error {
 // A failed thaw is retried until it succeeds; a guest that powers off meanwhile is no longer frozen.
 func TestFailedThawIsRetried(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), &stuck{Host: mock.New(mock.Options{Name: "host-1"})}
+	p, host := newPortal(t), &thawFailer{Host: mock.New(mock.Options{Name: "host-1"})}
 	p.running(p.join(), host, host.Host)
 	vm, off := withDisk(p, "web"), withDisk(p, "db")
 	host.stuck.Store(true)
@@ -124,7 +124,7 @@ func TestPasswordIsStoredOnlyInGuest(t *testing.T) {
 	p.set(func() { p.secret = secret })
 	vm := withDisk(p, "web")
 	order := func(user string) wire.Work {
-		return wire.Work{Kind: fleet.VMPassword, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestOrder{User: user}}}
+		return wire.Work{Kind: fleet.VMPassword, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestParams{User: user}}}
 	}
 	if f := p.do(order("root")); f.Outcome != wire.Done || host.GuestPassword(vm.ID, "root") != secret {
 		t.Fatalf("set: %+v", f)

@@ -13,75 +13,75 @@ import (
 
 // freezes holds the frozen guests and thaws each in time. A freeze is recorded before the guest is frozen, so that
 // after a crash the next agent thaws the guest.
-type freezes struct {
+type frozenGuests struct {
 	mu  sync.Mutex
-	all map[fleet.VMID]*freeze
+	all map[fleet.VMID]*guestFreeze
 	end sync.WaitGroup
 }
 
 // freeze is the freeze state of one guest. The turn must be held while the guest is frozen or thawed.
-type freeze struct {
-	turn  chan struct{} // buffer of one
+type guestFreeze struct {
+	lock  chan struct{} // buffer of one
 	until time.Time     // guarded by turn
-	again chan struct{} // signals a new until; buffer of one
+	untilChanged chan struct{} // signals a new until; buffer of one
 }
 
 // frozen returns the guest's entry and starts its watcher.
-func (a *Agent) frozen(id fleet.VMID) *freeze {
+func (a *Agent) freezeOf(id fleet.VMID) *guestFreeze {
 	a.freezes.mu.Lock()
 	defer a.freezes.mu.Unlock()
 	if a.freezes.all == nil {
-		a.freezes.all = map[fleet.VMID]*freeze{}
+		a.freezes.all = map[fleet.VMID]*guestFreeze{}
 	}
 	f := a.freezes.all[id]
 	if f == nil {
-		f = &freeze{turn: make(chan struct{}, 1), again: make(chan struct{}, 1)}
+		f = &guestFreeze{lock: make(chan struct{}, 1), untilChanged: make(chan struct{}, 1)}
 		a.freezes.all[id] = f
-		a.freezes.end.Go(func() { a.thawInTime(id, f) })
+		a.freezes.end.Go(func() { a.thawAtDeadline(id, f) })
 	}
 	return f
 }
 
 // hold acquires the turn, or returns ctx's error.
-func (f *freeze) hold(ctx context.Context) error {
+func (f *guestFreeze) acquire(ctx context.Context) error {
 	select {
-	case f.turn <- struct{}{}:
+	case f.lock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (f *freeze) release() { <-f.turn }
+func (f *guestFreeze) release() { <-f.lock }
 
-func (f *freeze) set(until time.Time) {
+func (f *guestFreeze) setUntil(until time.Time) {
 	f.until = until
 	select {
-	case f.again <- struct{}{}:
+	case f.untilChanged <- struct{}{}:
 	default:
 	}
 }
 
 // thawLeft thaws guests that an earlier agent left frozen.
-func (a *Agent) thawLeft() {
-	for _, id := range a.state.frozen() {
-		f := a.frozen(id)
-		if f.hold(a.life) == nil {
-			f.set(time.Now())
+func (a *Agent) thawFromLastRun() {
+	for _, id := range a.state.frozenVMs() {
+		f := a.freezeOf(id)
+		if f.acquire(a.runContext) == nil {
+			f.setUntil(time.Now())
 			f.release()
 		}
 	}
 }
 
 // thawInTime thaws the guest when its freeze expires or the agent ends. It retries failures.
-func (a *Agent) thawInTime(id fleet.VMID, f *freeze) {
-	wait := newBackoff(a.times.retry, a.times.calm)
+func (a *Agent) thawAtDeadline(id fleet.VMID, f *guestFreeze) {
+	wait := newBackoff(a.times.retry, a.times.calmPeriod)
 	for {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.life), a.times.thaw)
-		err := f.hold(ctx)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.runContext), a.times.thawLimit)
+		err := f.acquire(ctx)
 		left := time.Until(f.until)
 		if err == nil {
-			if !f.until.IsZero() && (left <= 0 || a.life.Err() != nil) {
+			if !f.until.IsZero() && (left <= 0 || a.runContext.Err() != nil) {
 				if err = a.thawNow(ctx, id); err == nil {
 					f.until = time.Time{}
 				} else {
@@ -95,13 +95,13 @@ func (a *Agent) thawInTime(id fleet.VMID, f *freeze) {
 			f.release()
 		}
 		cancel()
-		if a.life.Err() != nil {
+		if a.runContext.Err() != nil {
 			return
 		}
 		select {
-		case <-a.life.Done():
+		case <-a.runContext.Done():
 		case <-time.After(left):
-		case <-f.again:
+		case <-f.untilChanged:
 		}
 	}
 }
@@ -115,38 +115,38 @@ func (a *Agent) thawNow(ctx context.Context, id fleet.VMID) error {
 			return err
 		}
 	}
-	return a.state.freeze(id, false)
+	return a.state.setFrozen(id, false)
 }
 
 func freezeGuest(ctx context.Context, a *Agent, j *job) error {
 	var checks fleet.Checks
-	seconds := fleet.UsualFreeze
+	seconds := fleet.DefaultFreeze
 	if j.Args.Guest != nil {
 		seconds = j.Args.Guest.Seconds
 	}
 	if fleet.CheckFreeze(&checks, "seconds", seconds); checks.Err() != nil {
 		return checks.Err()
 	}
-	f := a.frozen(j.VM.ID)
-	if err := f.hold(ctx); err != nil {
+	f := a.freezeOf(j.VM.ID)
+	if err := f.acquire(ctx); err != nil {
 		return err
 	}
 	defer f.release()
-	if err := a.state.freeze(j.VM.ID, true); err != nil {
+	if err := a.state.setFrozen(j.VM.ID, true); err != nil {
 		return fmt.Errorf("nothing was frozen, because the agent cannot record the freeze: %w", err)
 	}
 	err := a.hypervisor.FreezeGuest(ctx, j.VM.ID)
 	if err != nil {
-		f.set(time.Now()) // the guest may be frozen in spite of the error
+		f.setUntil(time.Now()) // the guest may be frozen in spite of the error
 		return err
 	}
-	f.set(time.Now().Add(time.Duration(seconds) * time.Second))
+	f.setUntil(time.Now().Add(time.Duration(seconds) * time.Second))
 	return nil
 }
 
 func thawGuest(ctx context.Context, a *Agent, j *job) error {
-	f := a.frozen(j.VM.ID)
-	if err := f.hold(ctx); err != nil {
+	f := a.freezeOf(j.VM.ID)
+	if err := f.acquire(ctx); err != nil {
 		return err
 	}
 	defer f.release()
@@ -154,7 +154,7 @@ func thawGuest(ctx context.Context, a *Agent, j *job) error {
 		return err
 	}
 	f.until = time.Time{}
-	return a.state.freeze(j.VM.ID, false)
+	return a.state.setFrozen(j.VM.ID, false)
 }
 
 // setPassword fetches the password from the portal and sets it in the guest. Jobs do not contain passwords, and the
@@ -179,4 +179,4 @@ func setPassword(ctx context.Context, a *Agent, j *job) error {
 }
 
 // observeOutcome adds nothing to the finish: commands to a guest do not change its VM.
-func observeOutcome(context.Context, *Agent, *job, *wire.Finish) {}
+func observeNoChange(context.Context, *Agent, *job, *wire.Finish) {}

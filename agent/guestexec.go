@@ -40,20 +40,20 @@ func runInGuest(ctx context.Context, a *Agent, j *job) error {
 		return err
 	}
 	if !status.Policy.GuestExec {
-		return hypervisor.NotAllowed()
+		return hypervisor.RefuseProgram()
 	}
 	j.notifier.notify(0, "The guest runs "+wire.Shown(program.Program, fleet.MaxGuestText))
-	within, cancel := context.WithTimeout(ctx, time.Duration(seconds)*a.times.second)
+	within, cancel := context.WithTimeout(ctx, time.Duration(seconds)*a.times.checkSecond)
 	defer cancel()
 	out, err := a.hypervisor.RunInGuest(within, j.VM.ID, program)
 	if err != nil {
-		if errors.Is(err, hypervisor.ErrGoesOn) && within.Err() != nil && ctx.Err() == nil {
-			return fmt.Errorf("%w: the program had not ended after %d seconds. The guest agent cannot end it, so the program may still run", hypervisor.ErrGoesOn, seconds)
+		if errors.Is(err, hypervisor.ErrOutcomeUnknown) && within.Err() != nil && ctx.Err() == nil {
+			return fmt.Errorf("%w: the program had not ended after %d seconds. The guest agent cannot end it, so the program may still run", hypervisor.ErrOutcomeUnknown, seconds)
 		}
 		return err
 	}
 	j.output = &out
-	return hypervisor.Ended(out)
+	return hypervisor.ProgramError(out)
 }
 
 // observeOutput adds the program's output. A program in a guest does not change its VM.

@@ -28,7 +28,7 @@ func runnable(p *portal, name string) *fleet.VM {
 }
 
 func running(vm *fleet.VM, program string, seconds int) wire.Work {
-	return wire.Work{Kind: fleet.VMExec, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestOrder{Program: program, Seconds: seconds}}}
+	return wire.Work{Kind: fleet.VMExec, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestParams{Program: program, Seconds: seconds}}}
 }
 
 // A program runs in the guest if the VM's policy on the host allows it, and its result is reported. Its arguments
@@ -114,14 +114,14 @@ func TestGuestProgramRunsOnce(t *testing.T) {
 }
 
 // restarts is a host that counts shutdowns and starts. A test can interrupt its agent between two steps.
-type restarts struct {
+type restartCounter struct {
 	*mock.Host
 	shut, started chan struct{} // buffered
 	hold          chan struct{} // closed: guests start
 	blind         atomic.Int32  // number of reads without StartedAt, plus one
 }
 
-func (h *restarts) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {
+func (h *restartCounter) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {
 	s, generation, err := h.Host.VM(ctx, id)
 	if s.StartedAt != nil && h.blind.Add(-1) >= 0 {
 		s.StartedAt = nil
@@ -129,12 +129,12 @@ func (h *restarts) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64
 	return s, generation, err
 }
 
-func (h *restarts) ShutdownVM(ctx context.Context, id fleet.VMID) error {
+func (h *restartCounter) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 	h.shut <- struct{}{}
 	return h.Host.ShutdownVM(ctx, id)
 }
 
-func (h *restarts) StartVM(ctx context.Context, id fleet.VMID) error {
+func (h *restartCounter) StartVM(ctx context.Context, id fleet.VMID) error {
 	h.started <- struct{}{}
 	select {
 	case <-h.hold:
@@ -148,7 +148,7 @@ func (h *restarts) StartVM(ctx context.Context, id fleet.VMID) error {
 // on.
 func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
 	t.Parallel()
-	host := &restarts{Host: mock.New(mock.Options{Name: "host-1"}), shut: make(chan struct{}, 100), started: make(chan struct{}, 100), hold: make(chan struct{})}
+	host := &restartCounter{Host: mock.New(mock.Options{Name: "host-1"}), shut: make(chan struct{}, 100), started: make(chan struct{}, 100), hold: make(chan struct{})}
 	close(host.hold)
 	p := newPortal(t)
 	dir := p.join()
@@ -158,7 +158,7 @@ func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
 	if first.Outcome != wire.Done || first.VM.StartedAt == nil {
 		t.Fatalf("start: %+v", first)
 	}
-	host.Host.Age(vm.ID) // runs are distinguished to the second
+	host.Host.BackdateStart(vm.ID) // runs are distinguished to the second
 	seen, _, err := host.VM(t.Context(), vm.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
 
 	// If the host reports no start time, the agent reads the VM again and does not shut the guest down, because it may
 	// be another run.
-	host.Host.Age(vm.ID)
+	host.Host.BackdateStart(vm.ID)
 	seen, _, err = host.VM(t.Context(), vm.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
 	if f := p.do(order); f.Outcome != wire.Done || len(host.shut) != 2 || host.blind.Load() > 0 || f.VM.StartedAt.Equal(*seen.StartedAt) {
 		t.Fatalf("with a start time missing for a moment: %+v; %d shut down", f, len(host.shut))
 	}
-	host.Host.Age(vm.ID)
+	host.Host.BackdateStart(vm.ID)
 	seen, _, err = host.VM(t.Context(), vm.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
 	host.blind.Store(0)
 
 	// If the agent is interrupted once the guest is off, the next agent starts it.
-	host.Host.Age(vm.ID)
+	host.Host.BackdateStart(vm.ID)
 	seen, _, err = host.VM(t.Context(), vm.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -241,4 +241,4 @@ func TestRestartFailsWhenGuestStaysOn(t *testing.T) {
 	}
 }
 
-var _ hypervisor.Hypervisor = (*restarts)(nil)
+var _ hypervisor.Hypervisor = (*restartCounter)(nil)

@@ -16,7 +16,7 @@ type guestReports struct{ reported map[fleet.VMID]time.Time }
 // guests returns the readings since the last report, least recently reported guests first. A reading that fails is left
 // out.
 func (r *reporter) guests(ctx context.Context) []fleet.GuestReading {
-	ctx, cancel := context.WithTimeout(ctx, r.a.times.snapshot/2)
+	ctx, cancel := context.WithTimeout(ctx, r.a.times.hostReadLimit/2)
 	defer cancel()
 	all, err := r.a.hypervisor.GuestReadings(ctx)
 	if err != nil {

@@ -18,55 +18,55 @@ type handler struct {
 }
 
 var handlers = map[fleet.JobKind]handler{
-	fleet.VMApply:          {onVM(apply), observeVM, recordVM},
-	fleet.VMReapply:        {onVM(reapply), observeVM, recordVM},
-	fleet.VMStart:          {onVM(start), observeVM, recordPower},
-	fleet.VMShutdown:       {onVM(shutdown), observeVM, recordPower},
-	fleet.VMStop:           {onVM(stop), observeVM, recordPower},
-	fleet.VMRestart:        {onVM(restart), observeVM, recordPower},
-	fleet.VMReboot:         {byID(hypervisor.Hypervisor.RebootVM), observeVM, recordVM},
-	fleet.VMReset:          {byID(hypervisor.Hypervisor.ResetVM), observeVM, recordVM},
-	fleet.VMPause:          {byID(hypervisor.Hypervisor.PauseVM), observeVM, recordVM},
-	fleet.VMResume:         {byID(hypervisor.Hypervisor.ResumeVM), observeVM, recordVM},
-	fleet.VMDelete:         {onVM(deleteVM), observeVM, forgetVM},
+	fleet.VMApply:          {withVM(apply), observeVM, recordVM},
+	fleet.VMReapply:        {withVM(reapply), observeVM, recordVM},
+	fleet.VMStart:          {withVM(start), observeVM, recordPower},
+	fleet.VMShutdown:       {withVM(shutdown), observeVM, recordPower},
+	fleet.VMStop:           {withVM(stop), observeVM, recordPower},
+	fleet.VMRestart:        {withVM(restart), observeVM, recordPower},
+	fleet.VMReboot:         {withVMID(hypervisor.Hypervisor.RebootVM), observeVM, recordVM},
+	fleet.VMReset:          {withVMID(hypervisor.Hypervisor.ResetVM), observeVM, recordVM},
+	fleet.VMPause:          {withVMID(hypervisor.Hypervisor.PauseVM), observeVM, recordVM},
+	fleet.VMResume:         {withVMID(hypervisor.Hypervisor.ResumeVM), observeVM, recordVM},
+	fleet.VMDelete:         {withVM(deleteVM), observeVM, forgetVM},
 	fleet.PoolApply:        {applyPool, observePool, recordPool},
-	fleet.PoolRelease:      {onPool(hypervisor.Storage.ReleasePool), observeReleased, recordPool},
+	fleet.PoolRelease:      {withPool(hypervisor.Storage.ReleasePool), observeReleasedPool, recordPool},
 	fleet.NetworkApply:     {applyNetwork, observeNetwork, recordNetwork},
 	fleet.NetworkRelease:   {releaseNetwork, observeReleasedNetwork, forgetNetwork},
-	fleet.ConsoleOpen:      {onVM(openConsole), observeNothing, recordNothing},
-	fleet.VolumeCreate:     {onVolume(hypervisor.Storage.CreateVolume), observeVolume, recordNothing},
-	fleet.VolumeGrow:       {onVolume(hypervisor.Storage.GrowVolume), observeVolume, recordNothing},
-	fleet.VolumeRename:     {onVolume(hypervisor.Storage.RenameVolume), observeVolume, forgetOldName},
-	fleet.VolumeClone:      {onVolume(hypervisor.Storage.CloneVolume), observeVolume, recordNothing},
-	fleet.VolumeFetch:      {onVolume(hypervisor.Storage.FetchVolume), observeVolume, recordNothing},
+	fleet.ConsoleOpen:      {withVM(openConsole), observeNoGeneration, recordNothing},
+	fleet.VolumeCreate:     {withVolume(hypervisor.Storage.CreateVolume), observeVolume, recordNothing},
+	fleet.VolumeGrow:       {withVolume(hypervisor.Storage.GrowVolume), observeVolume, recordNothing},
+	fleet.VolumeRename:     {withVolume(hypervisor.Storage.RenameVolume), observeVolume, forgetOldName},
+	fleet.VolumeClone:      {withVolume(hypervisor.Storage.CloneVolume), observeVolume, recordNothing},
+	fleet.VolumeFetch:      {withVolume(hypervisor.Storage.FetchVolume), observeVolume, recordNothing},
 	fleet.VolumeUpload:     {uploadVolume, observeVolume, recordNothing},
-	fleet.VolumeRead:       {readVolume, observeNothing, recordNothing},
-	fleet.UploadOpen:       {openUpload, observeNothing, recordNothing},
-	fleet.VolumeWipe:       {onVolume(hypervisor.Storage.WipeVolume), observeVolume, recordNothing},
-	fleet.VolumeDelete:     {onVolume(hypervisor.Storage.DeleteVolume), observeVolume, forgetHash},
-	fleet.VolumeHash:       {onVolume(hypervisor.Storage.HashVolume), observeVolume, recordNothing},
-	fleet.VolumeCopy:       {onVolume(hypervisor.Storage.CopyVolume), observeVolume, recordNothing},
-	fleet.VolumeConvert:    {onVolume(hypervisor.Storage.ConvertVolume), observeVolume, recordNothing},
-	fleet.VolumeExport:     {onVolume(hypervisor.Storage.ExportVolume), observeVolume, recordNothing},
-	fleet.VolumeSend:       {sendVolume, observeNothing, recordNothing},
+	fleet.VolumeRead:       {readVolume, observeNoGeneration, recordNothing},
+	fleet.UploadOpen:       {openUpload, observeNoGeneration, recordNothing},
+	fleet.VolumeWipe:       {withVolume(hypervisor.Storage.WipeVolume), observeVolume, recordNothing},
+	fleet.VolumeDelete:     {withVolume(hypervisor.Storage.DeleteVolume), observeVolume, forgetChecksum},
+	fleet.VolumeHash:       {withVolume(hypervisor.Storage.HashVolume), observeVolume, recordNothing},
+	fleet.VolumeCopy:       {withVolume(hypervisor.Storage.CopyVolume), observeVolume, recordNothing},
+	fleet.VolumeConvert:    {withVolume(hypervisor.Storage.ConvertVolume), observeVolume, recordNothing},
+	fleet.VolumeExport:     {withVolume(hypervisor.Storage.ExportVolume), observeVolume, recordNothing},
+	fleet.VolumeSend:       {sendVolume, observeNoGeneration, recordNothing},
 	fleet.VolumeReceive:    {receiveVolume, observeVolume, recordNothing},
-	fleet.VMFreeze:         {onVM(freezeGuest), observeOutcome, recordNothing},
-	fleet.VMThaw:           {onVM(thawGuest), observeOutcome, recordNothing},
-	fleet.VMPassword:       {onVM(setPassword), observeOutcome, recordNothing},
-	fleet.VMClock:          {byID(hypervisor.Hypervisor.SyncGuestTime), observeOutcome, recordNothing},
-	fleet.VMExec:           {onVM(runInGuest), observeOutput, recordNothing},
-	fleet.VMTrim:           {byID(hypervisor.Hypervisor.TrimGuest), observeOutcome, recordNothing},
-	fleet.VMMigrate:        {onVM(migrateVM), observeVM, recordMigrated},
-	fleet.VMSnapshot:       {onSnapshots(hypervisor.Snapshots.TakeSnapshot), observeVM, recordNothing},
-	fleet.VMRevert:         {onSnapshots(hypervisor.Snapshots.RevertSnapshot), observeVM, recordReverted},
-	fleet.VMSnapshotDelete: {onSnapshots(hypervisor.Snapshots.DeleteSnapshot), observeVM, recordNothing},
-	fleet.VMConsolidate:    {onSnapshots(hypervisor.Snapshots.DeleteSnapshot), observeVM, recordNothing},
+	fleet.VMFreeze:         {withVM(freezeGuest), observeNoChange, recordNothing},
+	fleet.VMThaw:           {withVM(thawGuest), observeNoChange, recordNothing},
+	fleet.VMPassword:       {withVM(setPassword), observeNoChange, recordNothing},
+	fleet.VMClock:          {withVMID(hypervisor.Hypervisor.SyncGuestTime), observeNoChange, recordNothing},
+	fleet.VMExec:           {withVM(runInGuest), observeOutput, recordNothing},
+	fleet.VMTrim:           {withVMID(hypervisor.Hypervisor.TrimGuest), observeNoChange, recordNothing},
+	fleet.VMMigrate:        {withVM(migrateVM), observeVM, recordMigrated},
+	fleet.VMSnapshot:       {withSnapshot(hypervisor.Snapshots.TakeSnapshot), observeVM, recordNothing},
+	fleet.VMRevert:         {withSnapshot(hypervisor.Snapshots.RevertSnapshot), observeVM, recordReverted},
+	fleet.VMSnapshotDelete: {withSnapshot(hypervisor.Snapshots.DeleteSnapshot), observeVM, recordNothing},
+	fleet.VMConsolidate:    {withSnapshot(hypervisor.Snapshots.DeleteSnapshot), observeVM, recordNothing},
 
-	fleet.VMDiskMove: {onVM(moveDisk), observeVM, recordMoved},
-	fleet.VMPlan:     {onVM(planVM), observePlan, recordNothing},
+	fleet.VMDiskMove: {withVM(moveDisk), observeVM, recordMoved},
+	fleet.VMPlan:     {withVM(planVM), observePlan, recordNothing},
 
-	fleet.SecurityGroupApply:   {onSecurityGroup(hypervisor.Firewall.ApplySecurityGroup), observeSecurityGroup, recordNothing},
-	fleet.SecurityGroupRelease: {onSecurityGroup(hypervisor.Firewall.ReleaseSecurityGroup), observeSecurityGroup, recordNothing},
+	fleet.SecurityGroupApply:   {withSecurityGroup(hypervisor.Firewall.ApplySecurityGroup), observeSecurityGroup, recordNothing},
+	fleet.SecurityGroupRelease: {withSecurityGroup(hypervisor.Firewall.ReleaseSecurityGroup), observeSecurityGroup, recordNothing},
 }
 
 // handlerOf returns the job's handler. A job of an unknown kind fails, and its failure is reported and recorded like
@@ -85,7 +85,7 @@ func handlerOf(j *job) handler {
 }
 
 // onVM wraps a handler that needs the job's VM.
-func onVM(do func(context.Context, *Agent, *job) error) func(context.Context, *Agent, *job) error {
+func withVM(do func(context.Context, *Agent, *job) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.VM == nil {
 			return errors.New("the portal sent this job without its VM")
@@ -95,12 +95,12 @@ func onVM(do func(context.Context, *Agent, *job) error) func(context.Context, *A
 }
 
 // byID returns a handler that calls a hypervisor method with the VM's ID.
-func byID(call func(hypervisor.Hypervisor, context.Context, fleet.VMID) error) func(context.Context, *Agent, *job) error {
-	return onVM(func(ctx context.Context, a *Agent, j *job) error { return call(a.hypervisor, ctx, j.VM.ID) })
+func withVMID(call func(hypervisor.Hypervisor, context.Context, fleet.VMID) error) func(context.Context, *Agent, *job) error {
+	return withVM(func(ctx context.Context, a *Agent, j *job) error { return call(a.hypervisor, ctx, j.VM.ID) })
 }
 
 // onPool returns a handler that calls a hypervisor method with the job's pool.
-func onPool(call func(hypervisor.Storage, context.Context, fleet.Pool) error) func(context.Context, *Agent, *job) error {
+func withPool(call func(hypervisor.Storage, context.Context, fleet.Pool) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.Pool == nil {
 			return errors.New("the portal sent this job without its pool")
@@ -118,15 +118,15 @@ func start(ctx context.Context, a *Agent, j *job) error {
 		}
 		a.log.Warn("A VM runs already; some changes of its spec wait for its next start.", "job", j.ID, "vm", j.VM.Name, "error", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)
+	ctx, cancel := context.WithTimeoutCause(ctx, a.times.startLimit, errOverdue)
 	defer cancel()
-	return explain(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
+	return withLimitCause(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
 }
 
 // runsAsDefined reports whether the guest is on and its definition has the job's generation.
 func (a *Agent) runsAsDefined(ctx context.Context, j *job) bool {
 	on := false
-	err := a.within(ctx, func(ctx context.Context) error {
+	err := a.withCallLimit(ctx, func(ctx context.Context) error {
 		status, generation, err := a.hypervisor.VM(ctx, j.VM.ID)
 		on = !isOff(status.Power) && generation == j.VM.Generation
 		return err
@@ -155,8 +155,8 @@ func observeVM(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 		a.log.Warn("The VM's status after the job cannot be read.", "job", j.ID, "error", err)
 		return
 	}
-	a.state.addTo(j.VM.ID, &status, a.bootID())
-	a.health.addTo(j.VM.ID, &status, a.state.acted(j.VM.ID))
+	a.state.addToStatus(j.VM.ID, &status, a.bootID())
+	a.health.addToStatus(j.VM.ID, &status, a.state.healthActions(j.VM.ID))
 	out.VM = &status
 }
 
@@ -165,9 +165,9 @@ func observePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
 	}
-	if state, err := a.hypervisor.Snapshot(ctx, hypervisor.Assigned{Pools: []fleet.Pool{*j.Pool}, Hashed: a.state.hashed()}); err == nil && state.Host.Connected {
+	if state, err := a.hypervisor.Snapshot(ctx, hypervisor.Assigned{Pools: []fleet.Pool{*j.Pool}, Checksums: a.state.checksums()}); err == nil && state.Host.Connected {
 		state = clone(state)
-		a.state.complete(&state, a.bootID())
+		a.state.addAgentState(&state, a.bootID())
 		for _, p := range state.Pools {
 			if p.Name == j.Pool.Name {
 				out.Pool = &p.Status
@@ -181,7 +181,7 @@ func observePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 }
 
 // observeReleased adds the pool's state only after a failure: after a release, a pool of that name is a different pool.
-func observeReleased(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+func observeReleasedPool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
 		observePool(ctx, a, j, out)
 	}
@@ -195,7 +195,7 @@ func observeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	}
 	if state, err := a.hypervisor.Snapshot(ctx, hypervisor.Assigned{Networks: []fleet.Network{*j.Network}}); err == nil && state.Host.Connected {
 		state = clone(state)
-		a.state.complete(&state, a.bootID())
+		a.state.addAgentState(&state, a.bootID())
 		a.addLinkStatus(&state, []fleet.Network{*j.Network})
 		for _, n := range state.Networks {
 			if n.ID == j.Network.ID {
@@ -217,14 +217,14 @@ func observeReleasedNetwork(ctx context.Context, a *Agent, j *job, out *wire.Fin
 }
 
 // observeNothing clears the finish's generation, because the job applied no spec.
-func observeNothing(_ context.Context, _ *Agent, _ *job, out *wire.Finish) { out.Generation = 0 }
+func observeNoGeneration(_ context.Context, _ *Agent, _ *job, out *wire.Finish) { out.Generation = 0 }
 
-func recordVM(a *Agent, j *job, out *wire.Finish) error { return recordActed(a, j, out, false) }
+func recordVM(a *Agent, j *job, out *wire.Finish) error { return recordVMResult(a, j, out, false) }
 
 // recordPower is recordVM for jobs that power the guest on or off.
-func recordPower(a *Agent, j *job, out *wire.Finish) error { return recordActed(a, j, out, true) }
+func recordPower(a *Agent, j *job, out *wire.Finish) error { return recordVMResult(a, j, out, true) }
 
-func recordActed(a *Agent, j *job, out *wire.Finish, turned bool) error {
+func recordVMResult(a *Agent, j *job, out *wire.Finish, turned bool) error {
 	if j.VM == nil {
 		return nil
 	}
@@ -260,9 +260,9 @@ func forgetNetwork(a *Agent, j *job, out *wire.Finish) error {
 }
 
 // forgetHash deletes the checksum of a deleted volume.
-func forgetHash(a *Agent, j *job, out *wire.Finish) error {
+func forgetChecksum(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done {
-		return a.state.removeHash(ref)
+		return a.state.removeChecksum(ref)
 	}
 	return nil
 }
@@ -270,7 +270,7 @@ func forgetHash(a *Agent, j *job, out *wire.Finish) error {
 // forgetOldName deletes the checksum under a renamed volume's old name.
 func forgetOldName(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done && j.Args.Volume != nil {
-		return a.state.removeHash(fleet.Volref{PoolID: ref.PoolID, Volume: j.Args.Volume.Source})
+		return a.state.removeChecksum(fleet.Volref{PoolID: ref.PoolID, Volume: j.Args.Volume.Source})
 	}
 	return nil
 }

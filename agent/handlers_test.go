@@ -8,7 +8,7 @@ import (
 
 func TestEveryJobKindHasHandler(t *testing.T) {
 	t.Parallel()
-	all := fleet.KindsWhere(func(fleet.Kind) bool { return true })
+	all := fleet.KindsWhere(func(fleet.JobKindInfo) bool { return true })
 	for _, k := range all {
 		if d := handlers[k]; d.do == nil || d.observe == nil || d.record == nil {
 			t.Errorf("%s lacks a part of its handler: %+v", k, d)

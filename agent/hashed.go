@@ -8,25 +8,25 @@ import (
 )
 
 // maxHashed limits the number of stored checksums; only the newest are stored.
-const maxHashed = 512
+const maxChecksums = 512
 
 // noteHashed stores new checksums.
-func (m *stateFile) noteHashed(fresh ...hypervisor.Hashed) error {
+func (m *stateFile) noteChecksums(fresh ...hypervisor.VolumeChecksum) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := slices.DeleteFunc(slices.Clone(m.data.Hashed), func(o hypervisor.Hashed) bool {
-		return slices.ContainsFunc(fresh, func(h hypervisor.Hashed) bool { return h.Ref == o.Ref })
+	all := slices.DeleteFunc(slices.Clone(m.data.Hashed), func(o hypervisor.VolumeChecksum) bool {
+		return slices.ContainsFunc(fresh, func(h hypervisor.VolumeChecksum) bool { return h.Ref == o.Ref })
 	})
 	all = append(all, fresh...)
-	m.data.Hashed = all[max(0, len(all)-maxHashed):]
+	m.data.Hashed = all[max(0, len(all)-maxChecksums):]
 	return m.save()
 }
 
 // hashed returns the stored checksums, by volume.
-func (m *stateFile) hashed() map[fleet.Volref]hypervisor.Hashed {
+func (m *stateFile) checksums() map[fleet.Volref]hypervisor.VolumeChecksum {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := make(map[fleet.Volref]hypervisor.Hashed, len(m.data.Hashed))
+	out := make(map[fleet.Volref]hypervisor.VolumeChecksum, len(m.data.Hashed))
 	for _, h := range m.data.Hashed {
 		out[h.Ref] = h
 	}
@@ -34,10 +34,10 @@ func (m *stateFile) hashed() map[fleet.Volref]hypervisor.Hashed {
 }
 
 // removeHash deletes the checksum of a deleted volume.
-func (m *stateFile) removeHash(ref fleet.Volref) error {
+func (m *stateFile) removeChecksum(ref fleet.Volref) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := slices.DeleteFunc(slices.Clone(m.data.Hashed), func(o hypervisor.Hashed) bool { return o.Ref == ref })
+	all := slices.DeleteFunc(slices.Clone(m.data.Hashed), func(o hypervisor.VolumeChecksum) bool { return o.Ref == ref })
 	if len(all) == len(m.data.Hashed) {
 		return nil
 	}

@@ -14,33 +14,33 @@ import (
 )
 
 // checksAtOnce limits the concurrent checks of a host; a guest has one at a time, so a slow guest blocks only one slot.
-const checksAtOnce = 8
+const maxConcurrentChecks = 8
 
 // healthChecker runs health checks and acts on guests that fail. Its state is lost when the agent restarts, except the
 // number of actions, which is in the state file.
 type healthChecker struct {
 	mu     sync.Mutex
 	all    map[fleet.VMID]*checkedVM
-	asking int
+	running int
 	work   sync.WaitGroup
 }
 
 // checkedVM is a VM with health checks.
 type checkedVM struct {
-	asking bool
-	run    time.Time // start of the guest's run, as reported by the host
-	since  time.Time // start of its grace period
-	acted  time.Time // time of the host's last action
-	calm   time.Time // since when no check fails; zero: some check fails
+	checking bool
+	runStart    time.Time // start of the guest's run, as reported by the host
+	graceStart  time.Time // start of its grace period
+	actedAt  time.Time // time of the host's last action
+	healthySince   time.Time // since when no check fails; zero: some check fails
 	checks []*checkState
 }
 
 // checkState is the state of one check of a guest.
 type checkState struct {
 	fleet.HealthState
-	due   time.Time
-	fails int
-	mark  string
+	dueAt   time.Time
+	failures int
+	lastMark  string
 }
 
 // healthLoop runs due checks until ctx ends.
@@ -50,7 +50,7 @@ func (a *Agent) healthLoop(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		a.startDueChecks(ctx, time.Now())
-		pause(ctx, a.times.keep)
+		pause(ctx, a.times.policyInterval)
 	}
 	a.health.work.Wait()
 }
@@ -62,7 +62,7 @@ func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for id := range j.all {
-		if k, there := all[id]; !j.all[id].asking && (!there || k.Ran != boot && k.Again == "") {
+		if k, there := all[id]; !j.all[id].checking && (!there || k.OnInBoot != boot && k.RestartBoot == "") {
 			delete(j.all, id) // the guest is off or has no checks any more
 		}
 	}
@@ -76,16 +76,16 @@ func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
 		if busy[fleet.SubjectVM(id)] {
 			continue
 		}
-		p := j.of(id, k, now)
+		p := j.entryOf(id, k, now)
 		switch {
-		case p.asking:
-		case k.Again != "":
-			if now.Sub(p.acted) >= a.times.again || p.acted.IsZero() {
+		case p.checking:
+		case k.RestartBoot != "":
+			if now.Sub(p.actedAt) >= a.times.restartDelayMin || p.actedAt.IsZero() {
 				due = append(due, dueCheck{id, p, nil})
 			}
-		case k.Ran == boot:
-			next := slices.MinFunc(p.checks, func(x, y *checkState) int { return x.due.Compare(y.due) })
-			if !now.Before(next.due) {
+		case k.OnInBoot == boot:
+			next := slices.MinFunc(p.checks, func(x, y *checkState) int { return x.dueAt.Compare(y.dueAt) })
+			if !now.Before(next.dueAt) {
 				due = append(due, dueCheck{id, p, next})
 			}
 		}
@@ -93,15 +93,15 @@ func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
 	slices.SortFunc(due, func(x, y dueCheck) int {
 		at := func(d dueCheck) (t time.Time) {
 			if d.c != nil {
-				t = d.c.due
+				t = d.c.dueAt
 			}
 			return t
 		}
 		return cmp.Or(at(x).Compare(at(y)), cmp.Compare(x.id, y.id))
 	})
-	for _, d := range due[:min(len(due), max(0, checksAtOnce-j.asking))] {
-		d.p.asking = true
-		j.asking++
+	for _, d := range due[:min(len(due), max(0, maxConcurrentChecks-j.running))] {
+		d.p.checking = true
+		j.running++
 		j.work.Go(func() {
 			if d.c == nil {
 				a.restartUnhealthy(ctx, d.id, d.p)
@@ -110,27 +110,27 @@ func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
 			}
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			d.p.asking = false
-			j.asking--
+			d.p.checking = false
+			j.running--
 		})
 	}
 }
 
 // of returns the VM's entry with its current checks. j.mu must be held.
-func (j *healthChecker) of(id fleet.VMID, k vmState, now time.Time) *checkedVM {
+func (j *healthChecker) entryOf(id fleet.VMID, k vmState, now time.Time) *checkedVM {
 	if j.all == nil {
 		j.all = map[fleet.VMID]*checkedVM{}
 	}
 	p := j.all[id]
 	if p == nil {
-		p = &checkedVM{since: now}
+		p = &checkedVM{graceStart: now}
 		j.all[id] = p
 	}
 	same := len(p.checks) == len(k.Checks)
 	for i := range p.checks {
 		same = same && p.checks[i].Check == k.Checks[i]
 	}
-	if same || p.asking {
+	if same || p.checking {
 		return p
 	}
 	had := p.checks
@@ -138,7 +138,7 @@ func (j *healthChecker) of(id fleet.VMID, k vmState, now time.Time) *checkedVM {
 	for _, c := range k.Checks[:min(len(k.Checks), fleet.MaxHealthChecks)] {
 		i := slices.IndexFunc(had, func(o *checkState) bool { return o.Check == c })
 		if i < 0 {
-			p.checks = append(p.checks, &checkState{HealthState: fleet.HealthState{Check: c, State: fleet.HealthUnsure, Said: "Not checked yet."}, due: now})
+			p.checks = append(p.checks, &checkState{HealthState: fleet.HealthState{Check: c, State: fleet.HealthUnknown, Answer: "Not checked yet."}, dueAt: now})
 			continue
 		}
 		p.checks = append(p.checks, had[i])
@@ -148,14 +148,14 @@ func (j *healthChecker) of(id fleet.VMID, k vmState, now time.Time) *checkedVM {
 
 // runCheck runs one check. It reads the guest's state first, because an earlier read may be outdated.
 func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *checkState) {
-	usual := c.Check.Usual()
+	usual := c.Check.WithDefaults()
 	fresh, err := a.readGuest(ctx, id)
-	var sign hypervisor.Sign
+	var sign hypervisor.CheckResult
 	if err == nil && c.Check.Kind == fleet.HealthExec && !fresh.Policy.GuestExec {
-		err = hypervisor.Unsure("The VM's policy does not allow programs to be run in the guest.")
+		err = hypervisor.UncheckedError("The VM's policy does not allow programs to be run in the guest.")
 	}
 	if err == nil {
-		within, cancel := context.WithTimeout(ctx, time.Duration(usual.Timeout)*a.times.second)
+		within, cancel := context.WithTimeout(ctx, time.Duration(usual.Timeout)*a.times.checkSecond)
 		sign, err = a.hypervisor.CheckGuest(within, id, usual)
 		if cause := within.Err(); cause != nil && err != nil && ctx.Err() == nil {
 			err = errors.New("the guest did not answer in time")
@@ -167,14 +167,14 @@ func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *ch
 	}
 	busy := a.running.busy()[fleet.SubjectVM(id)]
 	a.health.mu.Lock()
-	changed := p.record(c, fresh, sign, err, busy, time.Now(), a.times.second)
-	calm, unhealthy := p.isCalm(time.Now(), a.times.calm), c.State == fleet.HealthFails && c.fails > 0
+	changed := p.recordResult(c, fresh, sign, err, busy, time.Now(), a.times.checkSecond)
+	calm, unhealthy := p.isCalm(time.Now(), a.times.calmPeriod), c.State == fleet.HealthFailing && c.failures > 0
 	a.health.mu.Unlock()
 	if calm {
-		a.record(id, func(k *vmState) { k.Acted = 0 })
+		a.updateVMState(id, func(k *vmState) { k.HealthActions = 0 })
 	}
 	if unhealthy && !busy && c.Check.Action != fleet.HealthReport {
-		changed = a.actOn(ctx, id, p, c) || changed
+		changed = a.actOnUnhealthy(ctx, id, p, c) || changed
 	}
 	if changed {
 		a.reports.triggerFull()
@@ -184,64 +184,64 @@ func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *ch
 // readGuest reads the guest's state. An Unsure error means that the guest cannot be checked now.
 func (a *Agent) readGuest(ctx context.Context, id fleet.VMID) (fleet.VMStatus, error) {
 	var status fleet.VMStatus
-	err := a.within(ctx, func(ctx context.Context) (err error) {
+	err := a.withCallLimit(ctx, func(ctx context.Context) (err error) {
 		status, _, err = a.hypervisor.VM(ctx, id)
 		return err
 	})
 	switch {
 	case err != nil:
-		return status, hypervisor.Unsure("The host's hypervisor does not answer.")
+		return status, hypervisor.UncheckedError("The host's hypervisor does not answer.")
 	case status.Power == fleet.Paused:
-		return status, hypervisor.Unsure("The VM is paused.")
+		return status, hypervisor.UncheckedError("The VM is paused.")
 	case status.Power != fleet.Running:
-		return status, hypervisor.Unsure("The VM is off.")
+		return status, hypervisor.UncheckedError("The VM is off.")
 	case status.Guest != nil && status.Guest.Frozen:
-		return status, hypervisor.Unsure("The guest's file systems are frozen.")
+		return status, hypervisor.UncheckedError("The guest's file systems are frozen.")
 	}
 	return status, nil
 }
 
 // record records the result of a check, and reports whether it must be sent to the portal. The checker's lock must be
 // held.
-func (p *checkedVM) record(c *checkState, fresh fleet.VMStatus, sign hypervisor.Sign, err error, busy bool, now time.Time, second time.Duration) (changed bool) {
-	usual := c.Check.Usual()
-	c.due = now.Add(time.Duration(usual.Interval) * second)
+func (p *checkedVM) recordResult(c *checkState, fresh fleet.VMStatus, sign hypervisor.CheckResult, err error, busy bool, now time.Time, second time.Duration) (changed bool) {
+	usual := c.Check.WithDefaults()
+	c.dueAt = now.Add(time.Duration(usual.Interval) * second)
 	if busy { // a job works on the VM, so the guest's answers do not count
-		c.fails = 0
+		c.failures = 0
 		return false
 	}
-	if fresh.StartedAt != nil && !fresh.StartedAt.Equal(p.run) {
-		if !p.run.IsZero() {
-			p.since = now
-		} else if fresh.StartedAt.Before(p.since) {
-			p.since = *fresh.StartedAt // the guest started before the agent
+	if fresh.StartedAt != nil && !fresh.StartedAt.Equal(p.runStart) {
+		if !p.runStart.IsZero() {
+			p.graceStart = now
+		} else if fresh.StartedAt.Before(p.graceStart) {
+			p.graceStart = *fresh.StartedAt // the guest started before the agent
 		}
-		p.run = *fresh.StartedAt
+		p.runStart = *fresh.StartedAt
 		for _, o := range p.checks {
-			o.mark, o.fails = "", 0
+			o.lastMark, o.failures = "", 0
 		}
 	}
-	was := c.mark
-	c.mark = cmp.Or(sign.Mark, was)
+	was := c.lastMark
+	c.lastMark = cmp.Or(sign.Mark, was)
 	switch {
 	case err != nil || was == "":
-	case usual.Kind == fleet.HealthScreen && was == c.mark:
+	case usual.Kind == fleet.HealthScreen && was == c.lastMark:
 		err = errors.New("the screen has not changed")
-	case usual.Kind == fleet.HealthWatchdog && was != c.mark:
+	case usual.Kind == fleet.HealthWatchdog && was != c.lastMark:
 		err = errors.New("the guest did not feed the watchdog")
 	}
-	var unsure hypervisor.Unsure
+	var unsure hypervisor.UncheckedError
 	next := c.HealthState
 	switch {
 	case errors.As(err, &unsure) || errors.Is(err, hypervisor.ErrAway):
-		next.State, next.Said, c.fails = fleet.HealthUnsure, wire.Shown(err.Error(), fleet.MaxHealthWords), 0
+		next.State, next.Answer, c.failures = fleet.HealthUnknown, wire.Shown(err.Error(), fleet.MaxHealthAnswer), 0
 	case err == nil:
-		next.State, next.Said, c.fails = fleet.Healthy, wire.Shown(sign.Said, fleet.MaxHealthWords), 0
-	case now.Sub(p.since) < time.Duration(usual.Grace)*second:
-		c.fails = 0
+		next.State, next.Answer, c.failures = fleet.Healthy, wire.Shown(sign.Text, fleet.MaxHealthAnswer), 0
+	case now.Sub(p.graceStart) < time.Duration(usual.Grace)*second:
+		c.failures = 0
 	default:
-		if c.fails++; c.fails >= usual.Threshold {
-			next.State, next.Said = fleet.HealthFails, wire.Shown(err.Error(), fleet.MaxHealthWords)
+		if c.failures++; c.failures >= usual.Threshold {
+			next.State, next.Answer = fleet.HealthFailing, wire.Shown(err.Error(), fleet.MaxHealthAnswer)
 		}
 	}
 	if changed = next.State != c.State; changed {
@@ -254,25 +254,25 @@ func (p *checkedVM) record(c *checkState, fresh fleet.VMStatus, sign hypervisor.
 
 // isCalm reports whether no check has failed for a while since the last action.
 func (p *checkedVM) isCalm(now time.Time, calm time.Duration) bool {
-	if slices.ContainsFunc(p.checks, func(c *checkState) bool { return c.State == fleet.HealthFails || c.fails > 0 }) {
-		p.calm = time.Time{}
+	if slices.ContainsFunc(p.checks, func(c *checkState) bool { return c.State == fleet.HealthFailing || c.failures > 0 }) {
+		p.healthySince = time.Time{}
 		return false
 	}
-	if p.calm.IsZero() {
-		p.calm = now
+	if p.healthySince.IsZero() {
+		p.healthySince = now
 	}
-	return !p.acted.IsZero() && now.Sub(p.calm) > calm
+	return !p.actedAt.IsZero() && now.Sub(p.healthySince) > calm
 }
 
 // actOn acts on a guest that fails a check, unless the last action was too recent or the limit is reached. It records
 // the action before it acts.
-func (a *Agent) actOn(ctx context.Context, id fleet.VMID, p *checkedVM, c *checkState) bool {
+func (a *Agent) actOnUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM, c *checkState) bool {
 	k, known := a.state.checkedVMs()[id]
 	a.health.mu.Lock()
-	wait := !p.acted.IsZero() && time.Since(p.acted) < restartDelay(k.Acted, a.times.again, a.times.againMax)
-	run := p.run
+	wait := !p.actedAt.IsZero() && time.Since(p.actedAt) < restartDelay(k.HealthActions, a.times.restartDelayMin, a.times.restartDelayMax)
+	run := p.runStart
 	a.health.mu.Unlock()
-	if !known || k.Again != "" || k.StopRequested || k.Acted >= fleet.MaxHealthActions || wait {
+	if !known || k.RestartBoot != "" || k.StopRequested || k.HealthActions >= fleet.MaxHealthActions || wait {
 		return false
 	}
 	fresh, err := a.readGuest(ctx, id) // a user may have forced the VM off or paused it during the check
@@ -281,25 +281,25 @@ func (a *Agent) actOn(ctx context.Context, id fleet.VMID, p *checkedVM, c *check
 	}
 	boot := a.bootID()
 	if err := a.state.updateVM(id, func(k *vmState) {
-		if k.Acted++; c.Check.Action == fleet.HealthRestart {
-			k.Again, k.AgainAt = boot, time.Now()
+		if k.HealthActions++; c.Check.Action == fleet.HealthRestart {
+			k.RestartBoot, k.RestartAt = boot, time.Now()
 		}
 	}); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 		return false
 	}
-	a.log.Info("A guest fails a health check.", "vm", k.Name, "check", c.Check.Says(), "said", c.Said, "action", c.Check.Action, "time", k.Acted+1)
+	a.log.Info("A guest fails a health check.", "vm", k.Name, "check", c.Check.Subject(), "said", c.Answer, "action", c.Check.Action, "time", k.HealthActions+1)
 	a.health.mu.Lock()
-	p.acted, p.since, p.calm = time.Now(), time.Now(), time.Time{}
+	p.actedAt, p.graceStart, p.healthySince = time.Now(), time.Now(), time.Time{}
 	for _, o := range p.checks {
-		o.fails, o.mark = 0, ""
+		o.failures, o.lastMark = 0, ""
 	}
 	a.health.mu.Unlock()
 	if c.Check.Action == fleet.HealthRestart {
 		a.restartUnhealthy(ctx, id, p)
 		return true
 	}
-	if err := a.within(ctx, func(ctx context.Context) error { return a.hypervisor.ResetVM(ctx, id) }); err != nil {
+	if err := a.withCallLimit(ctx, func(ctx context.Context) error { return a.hypervisor.ResetVM(ctx, id) }); err != nil {
 		a.log.Warn("A guest that fails a health check could not be reset.", "vm", k.Name, "error", err)
 	}
 	return true
@@ -309,62 +309,62 @@ func (a *Agent) actOn(ctx context.Context, id fleet.VMID, p *checkedVM, c *check
 // interrupted restart.
 func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM) {
 	a.health.mu.Lock()
-	p.acted = time.Now()
+	p.actedAt = time.Now()
 	a.health.mu.Unlock()
 	k, known := a.state.checkedVMs()[id]
-	if !known || k.Again == "" || a.running.busy()[fleet.SubjectVM(id)] {
+	if !known || k.RestartBoot == "" || a.running.busy()[fleet.SubjectVM(id)] {
 		return
 	}
 	var status fleet.VMStatus
-	err := a.within(ctx, func(ctx context.Context) (err error) {
+	err := a.withCallLimit(ctx, func(ctx context.Context) (err error) {
 		status, _, err = a.hypervisor.VM(ctx, id)
 		return err
 	})
-	over := k.Again != a.bootID() || status.Power == fleet.Paused || status.Power == fleet.Absent ||
+	over := k.RestartBoot != a.bootID() || status.Power == fleet.Paused || status.Power == fleet.Absent ||
 		// another run: the VM was restarted by other means
-		status.Power == fleet.Running && (status.StartedAt == nil || status.StartedAt.After(k.AgainAt))
+		status.Power == fleet.Running && (status.StartedAt == nil || status.StartedAt.After(k.RestartAt))
 	switch {
 	case err != nil:
 		return
 	case over:
-		a.record(id, func(k *vmState) { k.Again = "" })
+		a.updateVMState(id, func(k *vmState) { k.RestartBoot = "" })
 		return
 	case status.Power == fleet.Running:
-		if err := a.within(ctx, func(ctx context.Context) error { return a.hypervisor.StopVM(ctx, id) }); err != nil {
+		if err := a.withCallLimit(ctx, func(ctx context.Context) error { return a.hypervisor.StopVM(ctx, id) }); err != nil {
 			a.log.Warn("A guest that fails a health check could not be forced off.", "vm", k.Name, "error", err)
 			return
 		}
 	}
-	if k, known = a.state.checkedVMs()[id]; !known || k.Again == "" || a.running.busy()[fleet.SubjectVM(id)] {
+	if k, known = a.state.checkedVMs()[id]; !known || k.RestartBoot == "" || a.running.busy()[fleet.SubjectVM(id)] {
 		return // a user wants the VM off
 	}
-	err = a.startByItself(ctx, id)
-	a.record(id, func(k *vmState) {
+	err = a.startByPolicy(ctx, id)
+	a.updateVMState(id, func(k *vmState) {
 		switch {
 		case err == nil:
-			k.Ran, k.Down, k.Trouble, k.Again = a.bootID(), "", "", ""
-		case k.Again != "":
-			k.Trouble = err.Error()
+			k.OnInBoot, k.StoppedBy, k.StartError, k.RestartBoot = a.bootID(), "", "", ""
+		case k.RestartBoot != "":
+			k.StartError = err.Error()
 		}
 	})
 	a.reports.triggerFull()
 }
 
-func (a *Agent) record(id fleet.VMID, change func(*vmState)) {
+func (a *Agent) updateVMState(id fleet.VMID, change func(*vmState)) {
 	if err := a.state.updateVM(id, change); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
 }
 
 // addTo adds the states of the health checks to a status.
-func (j *healthChecker) addTo(id fleet.VMID, status *fleet.VMStatus, acted int) {
+func (j *healthChecker) addToStatus(id fleet.VMID, status *fleet.VMStatus, acted int) {
 	if status.Health = nil; len(status.Checks) == 0 || isOff(status.Power) {
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, c := range status.Checks {
-		out := fleet.HealthState{Check: c, State: fleet.HealthUnsure, Said: "Not checked yet."}
+		out := fleet.HealthState{Check: c, State: fleet.HealthUnknown, Answer: "Not checked yet."}
 		if p := j.all[id]; p != nil {
 			if i := slices.IndexFunc(p.checks, func(o *checkState) bool { return o.Check == c }); i >= 0 {
 				out = p.checks[i].HealthState
@@ -372,11 +372,11 @@ func (j *healthChecker) addTo(id fleet.VMID, status *fleet.VMStatus, acted int) 
 		}
 		switch {
 		case status.Power == fleet.Paused:
-			out.State, out.Said, out.Since = fleet.HealthUnsure, "The VM is paused.", nil
+			out.State, out.Answer, out.Since = fleet.HealthUnknown, "The VM is paused.", nil
 		case status.Guest != nil && status.Guest.Frozen:
-			out.State, out.Said, out.Since = fleet.HealthUnsure, "The guest's file systems are frozen.", nil
+			out.State, out.Answer, out.Since = fleet.HealthUnknown, "The guest's file systems are frozen.", nil
 		}
-		out.Acted = acted
+		out.Actions = acted
 		status.Health = append(status.Health, out)
 	}
 	if f := fleet.HealthFault(status.Health); f != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // sickly is a host that records actions on guests and can delay their answers.
-type sickly struct {
+type unhealthyHost struct {
 	*counted
 	more   sync.Mutex
 	acts   []string
@@ -21,51 +21,51 @@ type sickly struct {
 	checks map[fleet.VMID]int
 }
 
-func newSickly() *sickly {
-	return &sickly{counted: newCounted(), hangs: map[fleet.VMID]bool{}, checks: map[fleet.VMID]int{}}
+func newUnhealthyHost() *unhealthyHost {
+	return &unhealthyHost{counted: newCounted(), hangs: map[fleet.VMID]bool{}, checks: map[fleet.VMID]int{}}
 }
 
-func (s *sickly) did(act string) {
+func (s *unhealthyHost) did(act string) {
 	s.more.Lock()
 	defer s.more.Unlock()
 	s.acts = append(s.acts, act)
 }
 
-func (s *sickly) done() []string {
+func (s *unhealthyHost) done() []string {
 	s.more.Lock()
 	defer s.more.Unlock()
 	return slices.Clone(s.acts)
 }
 
-func (s *sickly) asked(id fleet.VMID) int {
+func (s *unhealthyHost) asked(id fleet.VMID) int {
 	s.more.Lock()
 	defer s.more.Unlock()
 	return s.checks[id]
 }
 
-func (s *sickly) StopVM(ctx context.Context, id fleet.VMID) error {
+func (s *unhealthyHost) StopVM(ctx context.Context, id fleet.VMID) error {
 	s.did("stop")
 	return s.counted.StopVM(ctx, id)
 }
 
-func (s *sickly) StartVM(ctx context.Context, id fleet.VMID) error {
+func (s *unhealthyHost) StartVM(ctx context.Context, id fleet.VMID) error {
 	s.did("start")
 	return s.counted.StartVM(ctx, id)
 }
 
-func (s *sickly) ResetVM(ctx context.Context, id fleet.VMID) error {
+func (s *unhealthyHost) ResetVM(ctx context.Context, id fleet.VMID) error {
 	s.did("reset")
 	return s.counted.ResetVM(ctx, id)
 }
 
-func (s *sickly) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.Sign, error) {
+func (s *unhealthyHost) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
 	s.more.Lock()
 	s.checks[id]++
 	hangs := s.hangs[id]
 	s.more.Unlock()
 	if hangs {
 		<-ctx.Done()
-		return hypervisor.Sign{}, ctx.Err()
+		return hypervisor.CheckResult{}, ctx.Err()
 	}
 	return s.counted.CheckGuest(ctx, id, check)
 }
@@ -91,8 +91,8 @@ func is(want fleet.Health) func(fleet.VMStatus) bool {
 
 var port = fleet.HealthCheck{Kind: fleet.HealthHTTP, Interval: 5, Threshold: 2, Grace: 5}
 
-func (p *portal) sickly(t *testing.T, vms ...*fleet.VM) (*sickly, func()) {
-	host := newSickly()
+func (p *portal) sickly(t *testing.T, vms ...*fleet.VM) (*unhealthyHost, func()) {
+	host := newUnhealthyHost()
 	_, stop := p.running(p.join(), host, host)
 	for _, vm := range vms {
 		vm.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}}
@@ -108,13 +108,13 @@ func TestHealthIsReportedWithoutAction(t *testing.T) {
 	p, vm := newPortal(t), checked("web", port)
 	host, _ := p.sickly(t, vm)
 	p.health(vm, "healthy", is(fleet.Healthy))
-	host.Sicken(vm.ID, fleet.HealthHTTP, true)
+	host.SetSick(vm.ID, fleet.HealthHTTP, true)
 	p.health(vm, "failing", func(s fleet.VMStatus) bool {
-		return is(fleet.HealthFails)(s) && strings.Contains(s.Health[0].Said, "503") && s.Health[0].Since != nil &&
+		return is(fleet.HealthFailing)(s) && strings.Contains(s.Health[0].Answer, "503") && s.Health[0].Since != nil &&
 			slices.ContainsFunc(s.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultHealth && strings.Contains(f.Text, "503") })
 	})
 	from := p.reportCount()
-	host.Sicken(vm.ID, fleet.HealthHTTP, false)
+	host.SetSick(vm.ID, fleet.HealthHTTP, false)
 	p.stateSince(from, "well again", func(s wire.State) bool {
 		r, _ := vmIn(s, vm.ID)
 		return len(r.Status.Health) > 0 && is(fleet.Healthy)(r.Status) && len(r.Status.Faults) == 0
@@ -132,7 +132,7 @@ func TestUnhealthyGuestIsResetUpToLimit(t *testing.T) {
 	p, vm := newPortal(t), checked("sick-web", check)
 	host, _ := p.sickly(t, vm)
 	p.health(vm, "given up", func(s fleet.VMStatus) bool {
-		return is(fleet.HealthFails)(s) && s.Health[0].Acted == fleet.MaxHealthActions
+		return is(fleet.HealthFailing)(s) && s.Health[0].Actions == fleet.MaxHealthActions
 	})
 	before := host.asked(vm.ID)
 	p.wait("it is asked on", func() bool { return host.asked(vm.ID) > before+40 })
@@ -154,14 +154,14 @@ func TestUnhealthyGuestIsRestarted(t *testing.T) {
 	check := port
 	check.Action = fleet.HealthRestart
 	p, vm := newPortal(t), checked("web", check)
-	host := newSickly()
+	host := newUnhealthyHost()
 	dir := p.join()
 	_, stop := p.running(dir, host, host)
 	vm.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}}
 	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
 	p.health(vm, "healthy", is(fleet.Healthy))
 	p.set(func() { p.refuse["report"], p.refuse["hello"], p.refuse["claim"] = 503, 503, 503 })
-	host.Sicken(vm.ID, fleet.HealthHTTP, true)
+	host.SetSick(vm.ID, fleet.HealthHTTP, true)
 	host.mu.Lock()
 	host.broken[vm.ID] = true // it is forced off and does not start again
 	host.mu.Unlock()
@@ -170,7 +170,7 @@ func TestUnhealthyGuestIsRestarted(t *testing.T) {
 	host.mu.Lock()
 	host.broken[vm.ID] = false
 	host.mu.Unlock()
-	host.Sicken(vm.ID, fleet.HealthHTTP, false)
+	host.SetSick(vm.ID, fleet.HealthHTTP, false)
 	p.running(dir, host, host)
 	p.wait("it is back", func() bool { return host.power(vm.ID) == fleet.Running })
 }
@@ -186,10 +186,10 @@ func TestPausedAndStoppedGuestsAreNotChecked(t *testing.T) {
 	p.health(paused, "healthy", is(fleet.Healthy))
 	p.do(wire.Work{Kind: fleet.VMStop, VM: off, Epoch: 2})
 	p.do(wire.Work{Kind: fleet.VMPause, VM: paused, Epoch: 2})
-	host.Sicken(off.ID, fleet.HealthHTTP, true)
-	host.Sicken(paused.ID, fleet.HealthHTTP, true)
+	host.SetSick(off.ID, fleet.HealthHTTP, true)
+	host.SetSick(paused.ID, fleet.HealthHTTP, true)
 	p.health(paused, "not checked", func(s fleet.VMStatus) bool {
-		return is(fleet.HealthUnsure)(s) && strings.Contains(s.Health[0].Said, "paused") && len(s.Faults) == 0
+		return is(fleet.HealthUnknown)(s) && strings.Contains(s.Health[0].Answer, "paused") && len(s.Faults) == 0
 	})
 	before := host.asked(paused.ID)
 	well := checked("well", port)
@@ -218,6 +218,6 @@ func TestSlowGuestDelaysNoOtherCheck(t *testing.T) {
 	host.more.Unlock()
 	p.health(quick, "healthy", is(fleet.Healthy))
 	p.health(slow[0], "failing", func(s fleet.VMStatus) bool {
-		return is(fleet.HealthFails)(s) && strings.Contains(s.Health[0].Said, "in time")
+		return is(fleet.HealthFailing)(s) && strings.Contains(s.Health[0].Answer, "in time")
 	})
 }

@@ -107,7 +107,7 @@ func (id *Identity) read() error {
 	if err := id.readKey(); err != nil {
 		return err
 	}
-	return id.use(saved)
+	return id.setCertificate(saved)
 }
 
 func (id *Identity) readKey() error {
@@ -146,7 +146,7 @@ func (id *Identity) csr(name string) (string, error) {
 // replace writes a new certificate to disk, then uses it.
 func (id *Identity) replace(saved savedIdentity) error {
 	probe := &Identity{key: id.key}
-	if err := probe.use(saved); err != nil {
+	if err := probe.setCertificate(saved); err != nil {
 		return err
 	}
 	data, err := json.MarshalIndent(saved, "", "  ")
@@ -156,10 +156,10 @@ func (id *Identity) replace(saved savedIdentity) error {
 	if err := state.WriteAtomic(filepath.Join(id.dir, identityFile), data); err != nil {
 		return fmt.Errorf("save the certificate: %w", err)
 	}
-	return id.use(saved)
+	return id.setCertificate(saved)
 }
 
-func (id *Identity) use(saved savedIdentity) error {
+func (id *Identity) setCertificate(saved savedIdentity) error {
 	key, err := x509.MarshalECPrivateKey(id.key)
 	if err != nil {
 		return err
@@ -206,14 +206,14 @@ func (id *Identity) Client(portal string) (*wire.Client, error) {
 }
 
 // self returns the host's credentials for connections to other hosts.
-func (id *Identity) self() transfer.Self {
+func (id *Identity) credentials() transfer.Self {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	return transfer.Self{Certificate: id.cert, CA: id.ca}
 }
 
 // life returns the certificate's validity period.
-func (id *Identity) life() (from, until time.Time) {
+func (id *Identity) validity() (from, until time.Time) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	return id.cert.Leaf.NotBefore, id.cert.Leaf.NotAfter

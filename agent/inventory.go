@@ -12,8 +12,8 @@ import (
 // inventory holds the newest reading of the hardware.
 type inventory struct {
 	read  func(context.Context) (fleet.Inventory, error)
-	again chan struct{} // buffer of one
-	first chan struct{} // closed after the first reading
+	refreshRequests chan struct{} // buffer of one
+	firstRead chan struct{} // closed after the first reading
 
 	mu    sync.Mutex
 	known bool
@@ -21,12 +21,12 @@ type inventory struct {
 }
 
 func newInventory(read func(context.Context) (fleet.Inventory, error)) *inventory {
-	return &inventory{read: read, again: make(chan struct{}, 1), first: make(chan struct{})}
+	return &inventory{read: read, refreshRequests: make(chan struct{}, 1), firstRead: make(chan struct{})}
 }
 
 func (i *inventory) refresh() {
 	select {
-	case i.again <- struct{}{}:
+	case i.refreshRequests <- struct{}{}:
 	default:
 	}
 }
@@ -34,7 +34,7 @@ func (i *inventory) refresh() {
 // wait returns the inventory once it has been read, or ctx's error.
 func (i *inventory) wait(ctx context.Context) (fleet.Inventory, error) {
 	select {
-	case <-i.first:
+	case <-i.firstRead:
 		return i.get(), nil
 	case <-ctx.Done():
 		return fleet.Inventory{}, ctx.Err()
@@ -59,7 +59,7 @@ func (i *inventory) set(v fleet.Inventory) bool {
 	}
 	if !i.known {
 		i.known = true
-		close(i.first)
+		close(i.firstRead)
 	}
 	i.value = v
 	return true
@@ -69,8 +69,8 @@ func (i *inventory) set(v fleet.Inventory) bool {
 func (a *Agent) inventoryLoop(ctx context.Context) {
 	wait := newBackoff(a.times.retry, time.Minute)
 	for ctx.Err() == nil {
-		next := a.times.inventory
-		within, cancel := context.WithTimeout(ctx, a.times.inventoryRead)
+		next := a.times.inventoryInterval
+		within, cancel := context.WithTimeout(ctx, a.times.inventoryReadLimit)
 		v, err := a.inventory.read(within)
 		cancel()
 		if err != nil {
@@ -86,7 +86,7 @@ func (a *Agent) inventoryLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-t.C:
-		case <-a.inventory.again:
+		case <-a.inventory.refreshRequests:
 		}
 		t.Stop()
 	}

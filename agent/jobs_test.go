@@ -18,13 +18,13 @@ import (
 )
 
 // held is a host whose resets wait for a signal and whose pauses panic.
-type held struct {
+type pausableHost struct {
 	*mock.Host
 	entered chan fleet.VMID
 	release chan struct{}
 }
 
-func (h *held) ResetVM(ctx context.Context, id fleet.VMID) error {
+func (h *pausableHost) ResetVM(ctx context.Context, id fleet.VMID) error {
 	h.entered <- id
 	select {
 	case <-h.release:
@@ -34,10 +34,10 @@ func (h *held) ResetVM(ctx context.Context, id fleet.VMID) error {
 	}
 }
 
-func (h *held) PauseVM(context.Context, fleet.VMID) error { panic("the test pulls the rug") }
+func (h *pausableHost) PauseVM(context.Context, fleet.VMID) error { panic("the test pulls the rug") }
 
-func heldHost() *held {
-	return &held{mock.New(mock.Options{Name: "host-1"}), make(chan fleet.VMID, 8), make(chan struct{})}
+func newPausableHost() *pausableHost {
+	return &pausableHost{mock.New(mock.Options{Name: "host-1"}), make(chan fleet.VMID, 8), make(chan struct{})}
 }
 
 // The agent reports the newest epoch at once. A portal whose database was restored then gives out the job again under a
@@ -62,7 +62,7 @@ func TestOutdatedEpochIsReportedAndJobNotRun(t *testing.T) {
 
 func TestReclaimedRunningJobFinishesOnceUnderNewEpoch(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), heldHost()
+	p, host := newPortal(t), newPausableHost()
 	p.running(p.join(), host, host.Host)
 	vm := newVM("web")
 	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
@@ -92,7 +92,7 @@ func TestReclaimedRunningJobFinishesOnceUnderNewEpoch(t *testing.T) {
 
 func TestJobsOfOneSubjectWaitForEachOther(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), heldHost()
+	p, host := newPortal(t), newPausableHost()
 	p.running(p.join(), host, host.Host)
 	vm := newVM("web")
 	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
@@ -108,9 +108,9 @@ func TestJobsOfOneSubjectWaitForEachOther(t *testing.T) {
 }
 
 // untunable is a host that refuses to change running guests.
-type untunable struct{ *mock.Host }
+type rigidHost struct{ *mock.Host }
 
-func (h untunable) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
+func (h rigidHost) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	err := h.Host.ApplyVM(ctx, in)
 	if status, _, look := h.VM(ctx, in.VM.ID); err == nil && look == nil && status.Power == fleet.Running {
 		return fleet.Errorf(fleet.Conflict, "cgroup CPU controller is not mounted")
@@ -121,7 +121,7 @@ func (h untunable) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 func TestRepeatedStartSucceedsWhenGuestRuns(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
-	p.running(p.join(), untunable{host}, host)
+	p.running(p.join(), rigidHost{host}, host)
 	vm := newVM("web")
 	job := p.give(wire.Work{Kind: fleet.VMStart, VM: vm, Epoch: 1})
 	if f := p.result(job); f.Outcome != wire.Done || f.VM.Power != fleet.Running {
@@ -172,7 +172,7 @@ func TestForceOffDoesNotWaitForShutdown(t *testing.T) {
 
 func TestConsoleNeitherWaitsNorRaisesEpoch(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), heldHost()
+	p, host := newPortal(t), newPausableHost()
 	p.running(p.join(), host, host.Host)
 	vm := newVM("web")
 	p.do(wire.Work{Kind: fleet.VMStart, VM: vm, Epoch: 1})
@@ -187,7 +187,7 @@ func TestConsoleNeitherWaitsNorRaisesEpoch(t *testing.T) {
 
 func TestPanicFailsJobWithLogReference(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), heldHost()
+	p, host := newPortal(t), newPausableHost()
 	p.running(p.join(), host, host.Host)
 	vm := newVM("web")
 	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
@@ -239,14 +239,14 @@ func TestKilledAgentReportsSingleShotJobAsUnknown(t *testing.T) {
 }
 
 // child is this test binary running as a real agent process.
-type child struct {
+type agentProcess struct {
 	cmd *exec.Cmd
 	out *bufio.Scanner
 }
 
 const childDir = "QUANTIX_TEST_AGENT_DIR"
 
-func startChild(t *testing.T, dir string) *child {
+func startChild(t *testing.T, dir string) *agentProcess {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestAgentProcess$")
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
@@ -261,10 +261,10 @@ func startChild(t *testing.T, dir string) *child {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	return &child{cmd, bufio.NewScanner(out)}
+	return &agentProcess{cmd, bufio.NewScanner(out)}
 }
 
-func (c *child) says(t *testing.T, want string) {
+func (c *agentProcess) says(t *testing.T, want string) {
 	t.Helper()
 	for c.out.Scan() {
 		if c.out.Text() == want {
@@ -274,7 +274,7 @@ func (c *child) says(t *testing.T, want string) {
 	t.Fatalf("the agent process never said %q", want)
 }
 
-func (c *child) kill(t *testing.T) {
+func (c *agentProcess) kill(t *testing.T) {
 	t.Helper()
 	if err := c.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -287,7 +287,7 @@ func TestAgentProcess(t *testing.T) {
 	if dir == "" {
 		return
 	}
-	host := heldHost()
+	host := newPausableHost()
 	go func() {
 		for id := range host.entered {
 			fmt.Printf("reset %s\n", id)

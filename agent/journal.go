@@ -56,7 +56,7 @@ func openJournal(path string) (*journal, error) {
 		var e journalEntry
 		// A crash during a write leaves a torn line: that job had not begun, or its outcome is unknown.
 		if json.Unmarshal(lines.Bytes(), &e) == nil && e.ID != "" {
-			j.note(e)
+			j.addEntry(e)
 		}
 	}
 	if err := j.compact(); err != nil {
@@ -65,7 +65,7 @@ func openJournal(path string) (*journal, error) {
 	return j, nil
 }
 
-func (j *journal) note(e journalEntry) {
+func (j *journal) addEntry(e journalEntry) {
 	if _, ok := j.all[e.ID]; !ok {
 		j.order = append(j.order, e.ID)
 	}
@@ -108,7 +108,7 @@ func (j *journal) lookup(id fleet.JobID) (journalEntry, bool) {
 }
 
 // open lists the entries whose outcome the portal does not have yet, oldest first.
-func (j *journal) open() []journalEntry {
+func (j *journal) openEntries() []journalEntry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var out []journalEntry
@@ -138,7 +138,7 @@ func (j *journal) write(e journalEntry, durable bool) error {
 			return fmt.Errorf("write the journal: %w", err)
 		}
 	}
-	j.note(e)
+	j.addEntry(e)
 	if j.size > j.limit {
 		return j.compact()
 	}

@@ -56,7 +56,7 @@ func TestJournalSurvivesTruncation(t *testing.T) {
 			t.Fatalf("cut at %d: the entry written after the cut is lost", cut)
 		}
 	}
-	if open := openTest(t, path).open(); len(open) != 2 || open[0].Outcome != wire.Failed || open[1].Outcome != "" {
+	if open := openTest(t, path).openEntries(); len(open) != 2 || open[0].Outcome != wire.Failed || open[1].Outcome != "" {
 		t.Errorf("open entries are %+v", open)
 	}
 }
@@ -148,16 +148,16 @@ func TestStateFileIsWrittenOnlyOnChange(t *testing.T) {
 	}
 	must(t, m.setVMResult(vm, 2, fleet.VMStart, "", true, ""))
 	s := wire.State{VMs: []wire.VMReport{{ID: "1", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}}}}
-	m.complete(&s, "")
+	m.addAgentState(&s, "")
 	if s.VMs[0].Generation != 2 || s.VMs[0].Status.Error != "" {
 		t.Errorf("the report is %+v", s.VMs[0])
 	}
-	must(t, m.forget(wire.State{}, map[fleet.Subject]bool{"vm:1": true}, time.Now()))
-	must(t, m.forget(wire.State{}, nil, time.Now().Add(-time.Minute))) // the read began before the job
+	must(t, m.prune(wire.State{}, map[fleet.Subject]bool{"vm:1": true}, time.Now()))
+	must(t, m.prune(wire.State{}, nil, time.Now().Add(-time.Minute))) // the read began before the job
 	if len(m.data.VMs) != 1 {
 		t.Errorf("the state file has %+v", m.data)
 	}
-	must(t, m.forget(wire.State{}, nil, time.Now()))
+	must(t, m.prune(wire.State{}, nil, time.Now()))
 	again, err := openStateFile(path)
 	must(t, err)
 	if len(again.data.VMs) != 0 {

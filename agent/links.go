@@ -60,7 +60,7 @@ func releaseNetwork(ctx context.Context, a *Agent, j *job) error {
 
 // devicesChanged triggers a new read of the hardware, so that the next report contains the changed devices.
 func (a *Agent) devicesChanged(n fleet.Network) {
-	if n.Spec.Mode.Is().Made {
+	if n.Spec.Mode.Info().CreatesDevices {
 		a.inventory.refresh()
 	}
 }
@@ -75,17 +75,17 @@ func (a *Agent) addLinkStatus(s *wire.State, assigned []fleet.Network) {
 			st := &s.Networks[i].Status
 			a.links.Look(n, st)
 			if st.NICs != nil && st.Error == "" && st.Active {
-				st.Error = st.NICs.Short(*n.Spec, nicsBeside(s, n, assigned))
+				st.Error = st.NICs.ShortageWarning(*n.Spec, countNICsOnDevice(s, n, assigned))
 			}
 		}
 	}
 }
 
 // nicsBeside counts the VM NICs on the network's physical device, including NICs on other networks of that device.
-func nicsBeside(s *wire.State, n fleet.Network, assigned []fleet.Network) (nics int) {
+func countNICsOnDevice(s *wire.State, n fleet.Network, assigned []fleet.Network) (nics int) {
 	names := map[string]bool{}
 	for _, o := range assigned {
-		if o.Spec != nil && o.Spec.Mode == n.Spec.Mode && o.Spec.Device == n.Spec.Device && o.Spec.Counted() {
+		if o.Spec != nil && o.Spec.Mode == n.Spec.Mode && o.Spec.Device == n.Spec.Device && o.Spec.HasExclusiveNICs() {
 			names["network "+o.Name] = true
 		}
 	}

@@ -12,12 +12,12 @@ import (
 )
 
 // clumsy is a host that fails to mark a VM the first time.
-type clumsy struct {
+type markFailer struct {
 	*mock.Host
 	failed atomic.Bool
 }
 
-func (c *clumsy) MarkVM(ctx context.Context, id fleet.VMID, mark string) error {
+func (c *markFailer) MarkVM(ctx context.Context, id fleet.VMID, mark string) error {
 	if !c.failed.Swap(true) {
 		return errors.New("the test fails it")
 	}
@@ -26,7 +26,7 @@ func (c *clumsy) MarkVM(ctx context.Context, id fleet.VMID, mark string) error {
 
 func TestMarksFromPortalAreWritten(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), &clumsy{Host: mock.New(mock.Options{Name: "host-1"})}
+	p, host := newPortal(t), &markFailer{Host: mock.New(mock.Options{Name: "host-1"})}
 	old, fresh := newVM("old"), newVM("fresh")
 	p.marks = map[fleet.VMID]string{old.ID: "0a", fresh.ID: "0b"}
 	p.running(p.join(), host, host.Host)

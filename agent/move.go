@@ -22,31 +22,31 @@ func moveDisk(ctx context.Context, a *Agent, j *job) error {
 	}
 	stop := newStopper()
 	defer j.whenStopped(stop.stop)()
-	stalled := time.AfterFunc(a.times.stall, func() { stop.stop(errStalled) })
+	stalled := time.AfterFunc(a.times.stallLimit, func() { stop.stop(errStalled) })
 	defer stalled.Stop()
-	late := time.AfterFunc(j.Kind.Is().Limit-undoTime, func() { stop.stop(errOverdue) })
+	late := time.AfterFunc(j.Kind.Info().Limit-undoTime, func() { stop.stop(errOverdue) })
 	defer late.Stop()
 	err := a.hypervisor.MoveDisk(ctx, hypervisor.MoveDisk{
-		VM: *j.VM, Pools: j.Pools, Order: *j.Args.Move, Made: a.state.volumeFile(j.ID), Stop: stop.done,
-		Begun: func(file string) error {
+		VM: *j.VM, Pools: j.Pools, Order: *j.Args.Move, RecordedFile: a.state.volumeFile(j.ID), Stop: stop.done,
+		RecordFile: func(file string) error {
 			if err := a.state.noteVolume(j.ID, file); err != nil {
 				return fmt.Errorf("nothing was copied, because the agent cannot record the new file: %w", err)
 			}
 			return nil
 		},
-		Whole: func(ref fleet.Volref) error {
+		RecordDisk: func(ref fleet.Volref) error {
 			if err := a.state.noteDisk(*j.VM, ref); err != nil {
 				return fmt.Errorf("the disk was copied, but the agent cannot record the copy: %w", err)
 			}
 			return nil
 		},
 		Progress: func(percent int, note string) {
-			stalled.Reset(a.times.stall)
+			stalled.Reset(a.times.stallLimit)
 			j.notifier.notify(percent, note)
 		},
 	})
 	if errors.Is(err, hypervisor.ErrStopped) {
-		return stop.why()
+		return stop.firstCause()
 	}
 	return err
 }

@@ -12,15 +12,15 @@ import (
 )
 
 // mover is a host whose disk moves run until they are stopped.
-type mover struct {
+type stoppableMover struct {
 	*mock.Host
 	orders chan hypervisor.MoveDisk
 }
 
-func (h mover) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
+func (h stoppableMover) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 	h.orders <- in
-	if in.Made == "" {
-		if err := in.Begun("file 9"); err != nil {
+	if in.RecordedFile == "" {
+		if err := in.RecordFile("file 9"); err != nil {
 			return err
 		}
 	}
@@ -44,7 +44,7 @@ func moving(t *testing.T, p *portal) wire.Work {
 	to := fleet.Volref{PoolID: "01a206ba-f47b-7000-ad01-2714dec349a1", Volume: "web.qcow2"}
 	return wire.Work{
 		ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMDiskMove, VM: vm, Pools: []fleet.Pool{stock},
-		Args: fleet.JobArgs{Move: &fleet.MoveOrder{Disk: vm.Spec.Disks[0].Ref(), To: to}},
+		Args: fleet.JobArgs{Move: &fleet.MoveParams{Disk: vm.Spec.Disks[0].Ref(), To: to}},
 	}
 }
 
@@ -60,7 +60,7 @@ func TestDiskMoveEndsWhenCancelled(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			p, host := newPortal(t), mover{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.MoveDisk, 4)}
+			p, host := newPortal(t), stoppableMover{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.MoveDisk, 4)}
 			p.running(p.join(), host, host.Host)
 			w := moving(t, p)
 			p.set(func() { cancel(p, &w) })
@@ -80,12 +80,12 @@ func TestDiskMoveEndsWhenCancelled(t *testing.T) {
 // undone.
 func TestDiskMoveContinuesAfterAgentRestart(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), mover{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.MoveDisk, 4)}
+	p, host := newPortal(t), stoppableMover{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.MoveDisk, 4)}
 	dir := p.join()
 	_, stop := p.running(dir, host, host.Host)
 	w := moving(t, p)
 	p.give(w)
-	if in := <-host.orders; in.Made != "" || in.Order != *w.Args.Move || in.Stopped() {
+	if in := <-host.orders; in.RecordedFile != "" || in.Order != *w.Args.Move || in.Stopped() {
 		t.Errorf("the order is %+v", in)
 	}
 	p.wait("its progress", func() bool { return len(p.notes) > 0 })
@@ -93,7 +93,7 @@ func TestDiskMoveContinuesAfterAgentRestart(t *testing.T) {
 	p.running(dir, host, host.Host)
 	w.Epoch = 2
 	p.give(w)
-	if in := <-host.orders; in.Made != "file 9" {
+	if in := <-host.orders; in.RecordedFile != "file 9" {
 		t.Errorf("after the restart, the order is %+v", in)
 	}
 	if f := p.result(w.ID); f.Outcome != wire.Failed || !strings.Contains(f.Error, "made no progress") || !f.Retry {
@@ -102,18 +102,18 @@ func TestDiskMoveContinuesAfterAgentRestart(t *testing.T) {
 }
 
 // migrator is a host whose VM migrations run until they are stopped.
-type migrator struct {
+type stoppableMigrator struct {
 	*mock.Host
 	stamps chan string
 }
 
-func (h migrator) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
+func (h stoppableMigrator) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
 	d := in.Order.Disks[0]
-	was := in.Sent(d)
-	if err := in.Sending(d, "as it was"); err != nil {
+	was := in.SentStamp(d)
+	if err := in.RecordSending(d, "as it was"); err != nil {
 		return err
 	}
-	h.stamps <- was + "|" + in.Sent(d)
+	h.stamps <- was + "|" + in.SentStamp(d)
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -121,12 +121,12 @@ func (h migrator) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error 
 // After an agent restart, a migration knows the state of a disk that it began to send.
 func TestSentDisksAreKnownAfterRestart(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), migrator{mock.New(mock.Options{Name: "host-1"}), make(chan string, 1)}
+	p, host := newPortal(t), stoppableMigrator{mock.New(mock.Options{Name: "host-1"}), make(chan string, 1)}
 	dir := p.join()
 	_, stop := p.running(dir, host, host.Host)
 	w := moving(t, p)
-	d := fleet.LeavingDisk{Disk: w.Args.Move.Disk, To: w.Args.Move.To, Transfer: fleet.NewID[fleet.TransferID]()}
-	w.Kind, w.Args = fleet.VMMigrate, fleet.JobArgs{Migrate: &fleet.MigrateOrder{To: fleet.NewID[fleet.HostID](), ToName: "host-2", Disks: []fleet.LeavingDisk{d}}}
+	d := fleet.MigratingDisk{Disk: w.Args.Move.Disk, To: w.Args.Move.To, Transfer: fleet.NewID[fleet.TransferID]()}
+	w.Kind, w.Args = fleet.VMMigrate, fleet.JobArgs{Migrate: &fleet.MigrationParams{To: fleet.NewID[fleet.HostID](), ToName: "host-2", Disks: []fleet.MigratingDisk{d}}}
 	p.give(w)
 	if got := <-host.stamps; got != "|as it was" {
 		t.Errorf("it began with %q", got)

@@ -40,30 +40,30 @@ func TestNetworkStoppedOnHostIsReported(t *testing.T) {
 	lan := newNetwork("lan")
 	p.networks = []fleet.Network{lan}
 	_, stop := p.runningOn(dir, host)
-	p.waitForStatus(lan, "a network that was never there", func(s fleet.NetworkStatus) bool { return s.Error == hypervisor.NetworkMissing && !s.ByOthers })
+	p.waitForStatus(lan, "a network that was never there", func(s fleet.NetworkStatus) bool { return s.Error == hypervisor.NetworkMissing && !s.StoppedOutside })
 	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1}); f.Outcome != wire.Done || f.Network == nil || !f.Network.Active || f.Generation != 1 {
 		t.Fatalf("apply ended %+v %+v", f.Finish, f.Network)
 	}
 	p.waitForStatus(lan, "the network", func(s fleet.NetworkStatus) bool { return s.Active && s.Error == "" })
 	host.StopNetwork("lan")
-	stopped := func(s fleet.NetworkStatus) bool { return !s.Active && s.ByOthers && s.Error == "" }
+	stopped := func(s fleet.NetworkStatus) bool { return !s.Active && s.StoppedOutside && s.Error == "" }
 	p.waitForStatus(lan, "the stop", stopped)
 	stop()
 	_, stop = p.runningOn(dir, host)
 	p.waitForStatus(lan, "the stop, by the next agent", stopped)
 	host.UndefineNetwork("lan")
 	p.waitForStatus(lan, "the removal", func(s fleet.NetworkStatus) bool {
-		return !s.Active && s.ByOthers && s.Error == hypervisor.NetworkRemoved
+		return !s.Active && s.StoppedOutside && s.Error == hypervisor.NetworkRemoved
 	})
 	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1, Epoch: 2}); f.Outcome != wire.Done {
 		t.Fatalf("the second apply ended %+v", f.Finish)
 	}
-	p.waitForStatus(lan, "the network again", func(s fleet.NetworkStatus) bool { return s.Active && !s.ByOthers })
+	p.waitForStatus(lan, "the network again", func(s fleet.NetworkStatus) bool { return s.Active && !s.StoppedOutside })
 	stop()
 	host.boot = "boot-2"
 	host.StopNetwork("lan")
 	_, stop = p.runningOn(dir, host)
-	p.waitForStatus(lan, "what the boot did not start", func(s fleet.NetworkStatus) bool { return !s.Active && !s.ByOthers })
+	p.waitForStatus(lan, "what the boot did not start", func(s fleet.NetworkStatus) bool { return !s.Active && !s.StoppedOutside })
 	if f := p.do(wire.Work{Kind: fleet.NetworkRelease, Network: &lan, Generation: 1, Epoch: 3}); f.Outcome != wire.Done || f.Network != nil {
 		t.Errorf("release ended %+v %+v", f.Finish, f.Network)
 	}
@@ -147,7 +147,7 @@ func TestLostVirtualFunctionsAreReported(t *testing.T) {
 		for k, name := range on {
 			vm.Spec.NICs = append(vm.Spec.NICs, fleet.NIC{Network: name, MAC: fmt.Sprintf("52:54:00:00:0%d:0%d", i, k)})
 		}
-		if err := host.ApplyVM(t.Context(), hypervisor.Apply{VM: vm, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}); err != nil {
+		if err := host.ApplyVM(t.Context(), hypervisor.Apply{VM: vm, Progress: func(int, string) {}, RecordDisk: func(fleet.Volref) error { return nil }}); err != nil {
 			t.Fatal(err)
 		}
 	}

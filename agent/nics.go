@@ -13,7 +13,7 @@ type nicWatch struct {
 	read func() []fleet.HostNIC
 
 	mu    sync.Mutex
-	under chan struct{} // closed when the running read ends; nil: none is running
+	reading chan struct{} // closed when the running read ends; nil: none is running
 	value []fleet.HostNIC
 }
 
@@ -21,11 +21,11 @@ type nicWatch struct {
 // background, and a later get returns its result.
 func (w *nicWatch) get(patience time.Duration) (nics []fleet.HostNIC, fresh bool) {
 	w.mu.Lock()
-	if w.under == nil {
-		w.under = make(chan struct{})
-		go w.look(w.under)
+	if w.reading == nil {
+		w.reading = make(chan struct{})
+		go w.readDevices(w.reading)
 	}
-	under := w.under
+	under := w.reading
 	w.mu.Unlock()
 	t := time.NewTimer(patience)
 	defer t.Stop()
@@ -39,10 +39,10 @@ func (w *nicWatch) get(patience time.Duration) (nics []fleet.HostNIC, fresh bool
 	return w.value, fresh
 }
 
-func (w *nicWatch) look(done chan struct{}) {
+func (w *nicWatch) readDevices(done chan struct{}) {
 	nics := w.read()
 	w.mu.Lock()
-	w.value, w.under = nics, nil
+	w.value, w.reading = nics, nil
 	w.mu.Unlock()
 	close(done)
 }

@@ -28,7 +28,7 @@ func TestDevicesAreReadForEachReport(t *testing.T) {
 		t.Helper()
 		p.stateSince(0, what, func(s wire.State) bool { return ok(s.Host.Inventory) })
 	}
-	state("a report without a look at the devices", func(inv fleet.Inventory) bool { return !inv.NICsLooked && len(inv.NICs) > 0 })
+	state("a report without a look at the devices", func(inv fleet.Inventory) bool { return !inv.NICsCurrent && len(inv.NICs) > 0 })
 	close(host.held)
 	nic := func(inv fleet.Inventory, name string) (n fleet.HostNIC) {
 		for _, d := range inv.NICs {
@@ -39,10 +39,10 @@ func TestDevicesAreReadForEachReport(t *testing.T) {
 		return n
 	}
 	state("the devices with their ports", func(inv fleet.Inventory) bool {
-		return inv.NICsLooked && nic(inv, "ens1f0np0").Master == "br0" && nic(inv, "ens1f0np0").Up
+		return inv.NICsCurrent && nic(inv, "ens1f0np0").Master == "br0" && nic(inv, "ens1f0np0").Up
 	})
 	host.PullCable("ens1f0np0")
-	state("the pulled cable", func(inv fleet.Inventory) bool { return inv.NICsLooked && !nic(inv, "ens1f0np0").Up })
+	state("the pulled cable", func(inv fleet.Inventory) bool { return inv.NICsCurrent && !nic(inv, "ens1f0np0").Up })
 	host.RemoveDevice("virbr0")
-	state("the removed bridge", func(inv fleet.Inventory) bool { return inv.NICsLooked && nic(inv, "virbr0").Name == "" })
+	state("the removed bridge", func(inv fleet.Inventory) bool { return inv.NICsCurrent && nic(inv, "virbr0").Name == "" })
 }

@@ -11,21 +11,21 @@ import (
 
 // planVM asks the hypervisor how an edit would change the VM's definition. Nothing is changed or recorded.
 func planVM(ctx context.Context, a *Agent, j *job) error {
-	if err := a.images(*j.VM); err != nil {
+	if err := a.checkImages(*j.VM); err != nil {
 		return err
 	}
 	before, after, err := a.hypervisor.PlanVM(ctx, hypervisor.Apply{
 		VM: *j.VM, Project: j.Project, Mark: j.Mark, Pools: j.Pools,
-		Stamped: a.state.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.state.createdDisks(j.VM.ID)),
-		Whole: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},
+		AppliedGeneration: a.state.appliedGeneration(j.VM.ID), CreatedDisks: slices.Concat(j.CreatedDisks, a.state.createdDisks(j.VM.ID)),
+		RecordDisk: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},
 	})
 	if err != nil {
 		return err
 	}
-	if max(len(before), len(after)) > fleet.MaxDrawnText {
-		return fleet.Errorf(fleet.TooLarge, "The definition on the host is larger than %s, which is too large to show.", fleet.Bytes(fleet.MaxDrawnText))
+	if max(len(before), len(after)) > fleet.MaxDefinitionText {
+		return fleet.Errorf(fleet.TooLarge, "The definition on the host is larger than %s, which is too large to show.", fleet.Bytes(fleet.MaxDefinitionText))
 	}
-	d := hypervisor.Draw(before, after)
+	d := hypervisor.DiffDefinitions(before, after)
 	j.drawing = &d
 	return nil
 }

@@ -14,7 +14,7 @@ func applyPool(ctx context.Context, a *Agent, j *job) error {
 	if j.Pool == nil {
 		return errors.New("the portal sent this job without its pool")
 	}
-	if j.Pool.Spec.Kind.Is().Secret != nil && j.Pool.Spec.User != "" {
+	if j.Pool.Spec.Kind.Info().Secret != nil && j.Pool.Spec.User != "" {
 		got, err := a.client.PoolSecret(ctx, j.Pool.ID)
 		if err != nil {
 			if e, ok := errors.AsType[*wire.Error](err); ok {

@@ -14,13 +14,13 @@ type notifier struct {
 	mu      sync.Mutex
 	next    *wire.Progress
 	sending bool
-	over    bool
+	stopped    bool
 }
 
 func (t *notifier) notify(percent int, note string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over {
+	if t.stopped {
 		return
 	}
 	t.next = &wire.Progress{Percent: percent, Note: note}
@@ -33,7 +33,7 @@ func (t *notifier) notify(percent int, note string) {
 func (t *notifier) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.over, t.next = true, nil
+	t.stopped, t.next = true, nil
 }
 
 func (t *notifier) loop() {

@@ -13,7 +13,7 @@ import (
 func (a *Agent) renewLoop(ctx context.Context) {
 	wait := newBackoff(time.Second, 5*time.Minute)
 	for {
-		from, until := a.identity.life()
+		from, until := a.identity.validity()
 		a.metrics.certificateEnds.Set(float64(until.Unix()))
 		// Never wait longer than two thirds of the certificate's lifetime, whatever this machine's clock shows.
 		if !pause(ctx, min(time.Until(renewAt(from, until, rand.Float64())), until.Sub(from)*2/3)) {

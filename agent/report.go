@@ -21,7 +21,7 @@ type reporter struct {
 	a            *Agent
 	load         func(context.Context) (wire.HostMeter, error)
 	wake         chan struct{}       // buffer of one
-	on           hypervisor.Assigned // the portal's newest assignment to this host; used by the loop only
+	assigned           hypervisor.Assigned // the portal's newest assignment to this host; used by the loop only
 	last         wire.State          // the hypervisor's newest state; used by the loop only
 	filterCounts filterCounter       // packet counts of NICs; used by the loop only
 	guestReports guestReports        // used by the loop only
@@ -29,7 +29,7 @@ type reporter struct {
 	mu     sync.Mutex
 	readAt time.Time // when the read for last began; zero: none has succeeded
 	digest string    // digest of the newest full report that the portal accepted; empty: none in this session
-	force  bool      // the next report is a full one, changed or not
+	forceFull  bool      // the next report is a full one, changed or not
 	sentAt time.Time // when the portal accepted the last report of any kind
 }
 
@@ -50,7 +50,7 @@ func (r *reporter) trigger() {
 // would never deliver it.
 func (r *reporter) triggerFull() {
 	r.mu.Lock()
-	r.force = true
+	r.forceFull = true
 	r.mu.Unlock()
 	r.trigger()
 }
@@ -65,7 +65,7 @@ func (r *reporter) newSession() {
 // triggers are coalesced, while a single change is reported without delay.
 func (r *reporter) loop(ctx context.Context) error {
 	wait := newBackoff(r.a.times.retry, r.a.times.retryMax)
-	tick := time.NewTicker(r.a.times.report)
+	tick := time.NewTicker(r.a.times.reportInterval)
 	defer tick.Stop()
 	periodic := true
 	for {
@@ -84,7 +84,7 @@ func (r *reporter) loop(ctx context.Context) error {
 			continue
 		}
 		wait.Reset()
-		if !pause(ctx, r.a.times.spacing) {
+		if !pause(ctx, r.a.times.reportSpacing) {
 			return nil
 		}
 		select {
@@ -103,11 +103,11 @@ func (r *reporter) loop(ctx context.Context) error {
 func (r *reporter) leaseLoop(ctx context.Context) error {
 	for {
 		r.mu.Lock()
-		due := r.a.times.lease - time.Since(r.sentAt)
+		due := r.a.times.leaseInterval - time.Since(r.sentAt)
 		digest := r.digest
 		r.mu.Unlock()
 		if due > 0 || digest == "" {
-			if !pause(ctx, max(due, r.a.times.lease/8)) {
+			if !pause(ctx, max(due, r.a.times.leaseInterval/8)) {
 				return nil
 			}
 			continue
@@ -115,13 +115,13 @@ func (r *reporter) leaseLoop(ctx context.Context) error {
 		if leases := r.a.running.leases(); len(leases) > 0 {
 			// No read of the host precedes this report, so it must not refresh the age of the state: a newer read may
 			// contain changes that the portal does not know yet.
-			out := wire.Report{Seq: r.a.next(), Digest: digest, Leases: leases, LookedAgoMs: wire.NeverLooked.Milliseconds()}
+			out := wire.Report{Seq: r.a.nextSeq(), Digest: digest, Leases: leases, StateAgeMs: wire.NeverRead.Milliseconds()}
 			err := r.send(ctx, out, nil)
 			if sessionOver(err) {
 				return err
 			}
 		}
-		if !pause(ctx, r.a.times.lease/8) {
+		if !pause(ctx, r.a.times.leaseInterval/8) {
 			return nil
 		}
 	}
@@ -129,7 +129,7 @@ func (r *reporter) leaseLoop(ctx context.Context) error {
 
 // report reads the host and sends its state; periodic: with meters.
 func (r *reporter) report(ctx context.Context, periodic bool) error {
-	out := wire.Report{Seq: r.a.next()} // before the read: see Agent.next
+	out := wire.Report{Seq: r.a.nextSeq()} // before the read: see Agent.next
 	if periodic {
 		out.Meters, out.Load = r.meters(ctx)
 		out.Filters = r.readFilterCounts(ctx)
@@ -147,33 +147,33 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	out.Digest = hex.EncodeToString(sum[:])
 	out.Leases = r.a.running.leases()
 	r.mu.Lock()
-	full := r.force || out.Digest != r.digest
-	r.force = false
+	full := r.forceFull || out.Digest != r.digest
+	r.forceFull = false
 	r.mu.Unlock()
 	if full {
 		out.State = &state
 	}
-	out.LookedAgoMs = max(1, r.stateAge().Milliseconds()) // 0 would mean an agent that cannot report the age
+	out.StateAgeMs = max(1, r.stateAge().Milliseconds()) // 0 would mean an agent that cannot report the age
 	return r.send(ctx, out, func(answer wire.ReportAnswer) {
 		r.setAssigned(hypervisor.Assigned{Pools: answer.Pools, Networks: answer.Networks})
-		r.mark(ctx, answer.Marks)
+		r.writeMarks(ctx, answer.Marks)
 	})
 }
 
 // send delivers one report; setAssigned gets the portal's answer.
 func (r *reporter) send(ctx context.Context, out wire.Report, setAssigned func(wire.ReportAnswer)) error {
 	answer, err := r.a.client.Report(ctx, out)
-	if err = r.sent(out, answer, err); err == nil && setAssigned != nil {
+	if err = r.handleAnswer(out, answer, err); err == nil && setAssigned != nil {
 		setAssigned(answer)
 	}
 	return err
 }
 
-func (r *reporter) sent(out wire.Report, answer wire.ReportAnswer, err error) error {
+func (r *reporter) handleAnswer(out wire.Report, answer wire.ReportAnswer, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		r.force = r.force || out.State != nil
+		r.forceFull = r.forceFull || out.State != nil
 		return fmt.Errorf("report: %w", err)
 	}
 	r.a.metrics.report(out)
@@ -182,7 +182,7 @@ func (r *reporter) sent(out wire.Report, answer wire.ReportAnswer, err error) er
 		r.digest = out.Digest
 	}
 	if answer.Resend {
-		r.force = true
+		r.forceFull = true
 		r.trigger()
 	}
 	r.a.running.stop(answer.Stop)
@@ -195,7 +195,7 @@ func (r *reporter) stateAge() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.readAt.IsZero() {
-		return wire.NeverLooked
+		return wire.NeverRead
 	}
 	return time.Since(r.readAt)
 }
@@ -205,17 +205,17 @@ func (r *reporter) setAssigned(on hypervisor.Assigned) {
 	same := func(a, b hypervisor.Assigned) bool {
 		return (len(a.Pools)+len(b.Pools) == 0 || reflect.DeepEqual(a.Pools, b.Pools)) && (len(a.Networks)+len(b.Networks) == 0 || reflect.DeepEqual(a.Networks, b.Networks))
 	}
-	if !same(on, r.on) {
-		r.on = on
+	if !same(on, r.assigned) {
+		r.assigned = on
 		r.trigger()
 	}
 }
 
 // mark writes missing marks into domains. A mark that could not be written is retried after the next full report.
-func (r *reporter) mark(ctx context.Context, marks map[fleet.VMID]string) {
+func (r *reporter) writeMarks(ctx context.Context, marks map[fleet.VMID]string) {
 	failed := false
 	for id, mark := range marks {
-		err := r.a.within(ctx, func(ctx context.Context) error { return r.a.hypervisor.MarkVM(ctx, id, mark) })
+		err := r.a.withCallLimit(ctx, func(ctx context.Context) error { return r.a.hypervisor.MarkVM(ctx, id, mark) })
 		if err != nil {
 			failed = true
 			r.a.log.Warn("A VM's mark could not be written; trying again.", "vm", id, "error", err)
@@ -223,7 +223,7 @@ func (r *reporter) mark(ctx context.Context, marks map[fleet.VMID]string) {
 	}
 	if failed {
 		r.mu.Lock()
-		r.force = true
+		r.forceFull = true
 		r.mu.Unlock()
 	}
 	if len(marks) > 0 && !failed {
@@ -234,16 +234,16 @@ func (r *reporter) mark(ctx context.Context, marks map[fleet.VMID]string) {
 // readState reads the host's state. If the hypervisor does not answer, it returns the newest known state with that
 // error. Without a known state the lists are null, which means unknown, not empty.
 func (r *reporter) readState(ctx context.Context) wire.State {
-	within, cancel := context.WithTimeout(ctx, r.a.times.snapshot)
+	within, cancel := context.WithTimeout(ctx, r.a.times.hostReadLimit)
 	defer cancel()
 	begun := time.Now()
-	on := r.on
-	on.Hashed = r.a.state.hashed()
+	on := r.assigned
+	on.Checksums = r.a.state.checksums()
 	state, err := r.a.hypervisor.Snapshot(within, on)
 	if err != nil {
 		state.Host = fleet.HostStatus{Hypervisor: r.last.Host.Hypervisor, Error: err.Error()}
 		if errors.Is(err, context.DeadlineExceeded) {
-			state.Host.Error = fmt.Sprintf("The hypervisor did not answer within %s.", r.a.times.snapshot)
+			state.Host.Error = fmt.Sprintf("The hypervisor did not answer within %s.", r.a.times.hostReadLimit)
 		}
 	}
 	if state.Host.Connected {
@@ -251,27 +251,27 @@ func (r *reporter) readState(ctx context.Context) wire.State {
 		r.mu.Lock()
 		r.readAt = begun
 		r.mu.Unlock()
-		if err := errors.Join(r.a.state.forget(state, r.a.running.busy(), begun), r.a.state.seen(state, r.a.bootID(), begun)); err != nil {
+		if err := errors.Join(r.a.state.prune(state, r.a.running.busy(), begun), r.a.state.recordSeen(state, r.a.bootID(), begun)); err != nil {
 			r.a.log.Error("The agent's state file cannot be written.", "error", err)
 		}
 		r.a.noteFreshState()
 	}
 	r.a.metrics.setConnected(state.Host.Connected)
-	return r.complete(state.Host)
+	return r.fullState(state.Host)
 }
 
 // complete merges the host's current status, the newest known state, and the agent's own data.
-func (r *reporter) complete(host fleet.HostStatus) wire.State {
+func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 	out := wire.State{Host: host}
 	known := r.last.Host
 	if known.Connected {
 		out = clone(r.last)
 		out.Host = host
-		r.a.state.complete(&out, r.a.bootID())
+		r.a.state.addAgentState(&out, r.a.bootID())
 		for i := range out.VMs {
-			r.a.health.addTo(out.VMs[i].ID, &out.VMs[i].Status, r.a.state.acted(out.VMs[i].ID))
+			r.a.health.addToStatus(out.VMs[i].ID, &out.VMs[i].Status, r.a.state.healthActions(out.VMs[i].ID))
 		}
-		r.a.addLinkStatus(&out, r.on.Networks)
+		r.a.addLinkStatus(&out, r.assigned.Networks)
 	}
 	out.Host.DiscoveredPools, out.Host.OtherPools = known.DiscoveredPools, nil
 	for _, p := range known.DiscoveredPools {
@@ -280,9 +280,9 @@ func (r *reporter) complete(host fleet.HostStatus) wire.State {
 	inv := r.a.inventory.get()
 	inv.Accelerators, inv.Firmwares, inv.PoolGaps = known.Inventory.Accelerators, known.Inventory.Firmwares, known.Inventory.PoolGaps
 	inv.CPUModels = known.Inventory.CPUModels
-	inv.VMFields, inv.VMGaps = fleet.PartNames(), known.Inventory.VMGaps
-	nics, fresh := r.a.nics.get(r.a.times.nics)
-	if inv.NICsLooked = fresh; fresh || nics != nil {
+	inv.VMFields, inv.VMGaps = fleet.OptionalFieldNames(), known.Inventory.VMGaps
+	nics, fresh := r.a.nics.get(r.a.times.nicReadLimit)
+	if inv.NICsCurrent = fresh; fresh || nics != nil {
 		inv.NICs = nics
 	}
 	out.Host.Inventory, out.Host.AgentVersion = inv, r.a.version
@@ -300,7 +300,7 @@ func clone(s wire.State) wire.State {
 
 // meters reads the load of the host and the VMs. A load that cannot be read is left out.
 func (r *reporter) meters(ctx context.Context) ([]wire.Meter, *wire.HostMeter) {
-	ctx, cancel := context.WithTimeout(ctx, r.a.times.snapshot/2)
+	ctx, cancel := context.WithTimeout(ctx, r.a.times.hostReadLimit/2)
 	defer cancel()
 	var host *wire.HostMeter
 	if load, err := r.load(ctx); err == nil {

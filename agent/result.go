@@ -24,11 +24,11 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 		out.Outcome, out.Error = wire.Failed, err.Error()
 		if words, ok := wasCancelled(err); ok {
 			out.Outcome, out.Error = wire.Cancelled, words
-			if left := j.Kind.Is().Left; left != "" && j.begun {
+			if left := j.Kind.Info().LeftoverText; left != "" && j.mayHaveActed {
 				out.Error += " " + left
 			}
 		}
-		if single && (errors.Is(err, errOverdue) || errors.Is(err, errStalled) || errors.Is(err, errPanic) || errors.Is(err, hypervisor.ErrGoesOn)) {
+		if single && (errors.Is(err, errOverdue) || errors.Is(err, errStalled) || errors.Is(err, errPanic) || errors.Is(err, hypervisor.ErrOutcomeUnknown)) {
 			out.Outcome = wire.Unknown
 		}
 		out.Retry = !single && out.Outcome == wire.Failed && isRetryable(err)
@@ -48,23 +48,23 @@ func isRetryable(err error) bool {
 
 // observe adds the status after the job, and then the finish's sequence number: see Agent.next.
 func (a *Agent) observe(j *job, out *wire.Finish) {
-	ctx, cancel := context.WithTimeout(j.ctx, a.times.call)
+	ctx, cancel := context.WithTimeout(j.ctx, a.times.callLimit)
 	defer cancel()
 	out.VM, out.Pool, out.Network = nil, nil, nil
 	handlerOf(j).observe(ctx, a, j, out)
-	out.Seq = a.next()
+	out.Seq = a.nextSeq()
 }
 
 // recall returns the result of a single-shot job that the journal already contains. Such a job never runs again.
-func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
+func (a *Agent) resultFromJournal(j *job, old journalEntry) *wire.Finish {
 	out := &wire.Finish{Generation: old.Generation, Outcome: old.Outcome, Error: old.Error}
 	if out.Outcome == "" {
 		out.Outcome = wire.Unknown
-		what := j.Kind.Is().Type.Is().Label
-		if j.Kind.Is().Type == fleet.TypeVM {
+		what := j.Kind.Info().Type.Info().Label
+		if j.Kind.Info().Type == fleet.TypeVM {
 			what = "VM"
 		}
-		out.Error = fmt.Sprintf("The agent was interrupted during this job, so its outcome is unknown. Check the %s; to try again, choose %q again.", what, j.Kind.Is().Verb)
+		out.Error = fmt.Sprintf("The agent was interrupted during this job, so its outcome is unknown. Check the %s; to try again, choose %q again.", what, j.Kind.Info().Verb)
 		if err := a.journal.end(j.ID, out.Outcome, out.Error, true); err != nil {
 			a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
 		}
@@ -81,11 +81,11 @@ func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
 func (a *Agent) reportPending(inWork context.Context) {
 	for _, e := range a.pending {
 		w := wire.Work{ID: e.ID, Kind: e.Kind, Subject: e.Subject, Epoch: e.Epoch, Generation: e.Generation}
-		w.Args.DeleteDisks = e.Kind.Is().ShotByData // such a job is single-shot, and in the journal, only with DeleteDisks
+		w.Args.DeleteDisks = e.Kind.Info().SingleShotWithData // such a job is single-shot, and in the journal, only with DeleteDisks
 		if kind, id := e.Subject.Split(); kind == string(fleet.TypeVM) {
 			w.VM = &fleet.VM{Meta: fleet.Meta{ID: fleet.VMID(id)}}
 		}
-		a.start(inWork, w)
+		a.startJob(inWork, w)
 	}
 	a.pending = nil
 }
@@ -93,17 +93,17 @@ func (a *Agent) reportPending(inWork context.Context) {
 // outdated reports that a job's epoch is older than the newest one of its subject, until the portal answers or the
 // session ends. The job was not run. If the portal has given out the job again in the meantime, it refuses the report
 // because of the report's epoch.
-func (a *Agent) outdated(ctx context.Context, w wire.Work, newest int64) {
-	out := wire.Finish{Epoch: w.Epoch, Newest: newest, Generation: w.Generation, Outcome: wire.Outdated, Seq: a.next()}
+func (a *Agent) reportOutdated(ctx context.Context, w wire.Work, newest int64) {
+	out := wire.Finish{Epoch: w.Epoch, Newest: newest, Generation: w.Generation, Outcome: wire.Outdated, Seq: a.nextSeq()}
 	wait := newBackoff(a.times.retry, a.times.retryMax)
-	for a.present(out.Seq) {
+	for a.isCurrentSeq(out.Seq) {
 		_, err := a.client.Finish(ctx, w.ID, out)
 		status := wire.StatusOf(err)
 		switch {
 		case err == nil:
 			return
 		case status/100 == 4 && status != 401 && status != 408 && status != 429:
-			a.log.Warn("The portal refused the report of an outdated epoch.", "job", w.ID, "portal", detail(err))
+			a.log.Warn("The portal refused the report of an outdated epoch.", "job", w.ID, "portal", errorDetail(err))
 			return
 		}
 		a.metrics.failures.WithLabelValues("finish").Inc()
@@ -118,7 +118,7 @@ func (a *Agent) outdated(ctx context.Context, w wire.Work, newest int64) {
 func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
 	wait := newBackoff(a.times.retry, a.times.retryMax)
 	for j.ctx.Err() == nil && !j.lost.Load() {
-		if !a.present(out.Seq) {
+		if !a.isCurrentSeq(out.Seq) {
 			a.observe(j, &out) // the finish's number belongs to an ended session: read the status again
 		}
 		out.Epoch = j.epoch.Load()
@@ -128,12 +128,12 @@ func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
 			break
 		}
 		status := wire.StatusOf(err)
-		if status/100 == 4 && !a.present(out.Seq) || status == 409 && j.epoch.Load() != out.Epoch {
+		if status/100 == 4 && !a.isCurrentSeq(out.Seq) || status == 409 && j.epoch.Load() != out.Epoch {
 			continue // there is a new session, or this agent got the job again
 		}
 		if status/100 == 4 && status != 401 && status != 408 && status != 429 {
 			// 409: the job was given out again or is over. Any other 4xx cannot be solved by a retry.
-			a.log.Warn("The portal refused a job's result.", "job", j.ID, "portal", detail(err))
+			a.log.Warn("The portal refused a job's result.", "job", j.ID, "portal", errorDetail(err))
 			break
 		}
 		a.metrics.failures.WithLabelValues("finish").Inc()
@@ -148,7 +148,7 @@ func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
 		a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
 	}
 	a.log.Info("A job has ended.", "job", j.ID, "kind", j.Kind, "subject", j.Subject, "outcome", out.Outcome, "error", out.Error)
-	if !j.Kind.Is().Aside {
+	if !j.Kind.Info().Background {
 		a.reports.triggerFull()
 	}
 	return taken

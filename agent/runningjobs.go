@@ -24,12 +24,12 @@ type job struct {
 	epoch     atomic.Int64  // epoch of the newest claim: the portal may give out a running job again
 	lost      atomic.Bool   // the portal no longer accepts the result
 	reclaimed *wire.Work    // the newest claim while the job was running; nil: there was none
-	before    *job          // the job of the same subject that must end first
+	previous    *job          // the job of the same subject that must end first
 	done      chan struct{} // closed once the job has ended and is recorded
 	notifier  notifier
 	stopReq   stopRequest        // a request to stop early
-	begun     bool               // the handler may have changed something; used by the handler's goroutine
-	drawing   *fleet.Drawing     // result of a plan; used by the handler's goroutine
+	mayHaveActed     bool               // the handler may have changed something; used by the handler's goroutine
+	drawing   *fleet.DefinitionDiff     // result of a plan; used by the handler's goroutine
 	output    *fleet.GuestOutput // result of a program in the guest; used by the handler's goroutine
 }
 
@@ -37,15 +37,15 @@ type job struct {
 type runningJobs struct {
 	mu     sync.Mutex
 	jobs   map[fleet.JobID]*job
-	last   map[fleet.Subject]*job
+	lastBySubject   map[fleet.Subject]*job
 	epochs map[fleet.Subject]int64 // newest epoch seen
-	room   chan struct{}           // signals that a job has ended; buffer of one
+	jobEnded   chan struct{}           // signals that a job has ended; buffer of one
 }
 
 func newRunningJobs() *runningJobs {
 	return &runningJobs{
-		jobs: map[fleet.JobID]*job{}, last: map[fleet.Subject]*job{}, epochs: map[fleet.Subject]int64{},
-		room: make(chan struct{}, 1),
+		jobs: map[fleet.JobID]*job{}, lastBySubject: map[fleet.Subject]*job{}, epochs: map[fleet.Subject]int64{},
+		jobEnded: make(chan struct{}, 1),
 	}
 }
 
@@ -53,8 +53,8 @@ func newRunningJobs() *runningJobs {
 // epoch), or if its epoch is outdated: newest is then the highest epoch seen for the subject, else 0. A job that waits
 // for its guest is cancelled when another job of the VM arrives: the portal has ended the wait, because a user wants
 // the VM off now.
-func (b *runningJobs) take(ctx context.Context, w wire.Work) (j *job, newest int64) {
-	aside := w.Kind.Is().Aside
+func (b *runningJobs) accept(ctx context.Context, w wire.Work) (j *job, newest int64) {
+	aside := w.Kind.Info().Background
 	if aside {
 		w.Subject = fleet.Subject("aside:" + string(w.ID)) // the job waits for no other job, and no job waits for it
 	}
@@ -74,16 +74,16 @@ func (b *runningJobs) take(ctx context.Context, w wire.Work) (j *job, newest int
 		known.stop(w.Stop)
 		return nil, 0
 	}
-	j = &job{Work: w, before: b.last[w.Subject], done: make(chan struct{})}
-	if j.before != nil && j.before.ID != w.ID && j.before.Kind.Is().Waits {
-		j.before.markLost()
+	j = &job{Work: w, previous: b.lastBySubject[w.Subject], done: make(chan struct{})}
+	if j.previous != nil && j.previous.ID != w.ID && j.previous.Kind.Info().WaitsForGuest {
+		j.previous.markLost()
 		// Single-shot jobs, too: only the wait ends, and the guest's shutdown continues.
-		j.before.cancel(errLost)
+		j.previous.cancel(errLost)
 	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	j.epoch.Store(w.Epoch)
 	j.stop(w.Stop)
-	b.jobs[w.ID], b.last[w.Subject] = j, j
+	b.jobs[w.ID], b.lastBySubject[w.Subject] = j, j
 	return j, 0
 }
 
@@ -98,12 +98,12 @@ func (b *runningJobs) remove(j *job, taken int64) (again *wire.Work) {
 	if b.jobs[j.ID] == j {
 		delete(b.jobs, j.ID)
 	}
-	if b.last[j.Subject] == j {
-		delete(b.last, j.Subject)
+	if b.lastBySubject[j.Subject] == j {
+		delete(b.lastBySubject, j.Subject)
 	}
 	b.mu.Unlock()
 	select {
-	case b.room <- struct{}{}:
+	case b.jobEnded <- struct{}{}:
 	default:
 	}
 	return again
@@ -145,8 +145,8 @@ func (b *runningJobs) leases() []wire.Lease {
 func (b *runningJobs) busy() map[fleet.Subject]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := make(map[fleet.Subject]bool, len(b.last))
-	for s := range b.last {
+	out := make(map[fleet.Subject]bool, len(b.lastBySubject))
+	for s := range b.lastBySubject {
 		out[s] = true
 	}
 	return out

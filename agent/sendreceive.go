@@ -14,7 +14,7 @@ import (
 )
 
 // untilStopped returns a context that ends when a user stops the job; its cause names that user.
-func untilStopped(ctx context.Context, j *job) (context.Context, func()) {
+func stoppableContext(ctx context.Context, j *job) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	forget := j.whenStopped(func(err error) { cancel(err) })
 	return ctx, func() {
@@ -24,7 +24,7 @@ func untilStopped(ctx context.Context, j *job) (context.Context, func()) {
 }
 
 // stopped returns the cause if a user stopped the job, else err.
-func stopped(ctx context.Context, err error) error {
+func stopCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil {
 		if _, taken := wasCancelled(cause); taken {
 			return cause
@@ -43,16 +43,16 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 		return errors.New("the portal sent this job without its pool or its transfer")
 	}
 	order := *j.Args.Volume.Transfer
-	ctx, end := untilStopped(ctx, j)
+	ctx, end := stoppableContext(ctx, j)
 	defer end()
 	m := a.newRendezvous(j, order.ID, order.PeerName)
 	var in *transfer.Incoming
 	busy := func() {}
 	err := a.hypervisor.ReceiveVolume(ctx, hypervisor.VolumeWork{
-		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.state.volumeFile(j.ID),
-		Hashed: func(all ...hypervisor.Hashed) error { return a.state.noteHashed(all...) },
-		Whole:  func(file string) error { return a.state.noteVolume(j.ID, file) },
-		Arrive: func(ctx context.Context, dst transfer.Sink, room int64) (out hypervisor.Arrived, err error) {
+		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, RecordedFile: a.state.volumeFile(j.ID),
+		RecordChecksums: func(all ...hypervisor.VolumeChecksum) error { return a.state.noteChecksums(all...) },
+		RecordFile:  func(file string) error { return a.state.noteVolume(j.ID, file) },
+		Arrive: func(ctx context.Context, dst transfer.Sink, room int64) (out hypervisor.ReceivedFile, err error) {
 			in, err = m.receive(ctx, func(ctx context.Context, in *transfer.Incoming) error {
 				if err := dst.Truncate(0); err != nil {
 					return err
@@ -61,14 +61,14 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 					return err
 				}
 				meter := &transfer.Meter{Total: out.Bytes, Report: func(done, total, rate int64) {
-					percent, note := hypervisor.Copied("receiving from "+m.peer, done, total, rate)
+					percent, note := hypervisor.FormatCopyProgress("receiving from "+m.peer, done, total, rate)
 					j.notifier.notify(percent, note)
 				}}
-				out.Sum, err = in.Into(ctx, dst, out.Bytes, room, meter)
+				out.Sum, err = in.Receive(ctx, dst, out.Bytes, room, meter)
 				return err
 			})
 			if err == nil {
-				busy = whileBusy(in)
+				busy = sendBusy(in)
 			}
 			return out, err
 		},
@@ -78,20 +78,20 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	if in != nil {
 		in.Answer(err)
 	}
-	return stopped(ctx, err)
+	return stopCause(ctx, err)
 }
 
 // whileBusy sends keep-alives to the sender until over is called.
-func whileBusy(in *transfer.Incoming) (over func()) {
+func sendBusy(in *transfer.Incoming) (over func()) {
 	done, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
-		tick := time.NewTicker(busyEvery)
+		tick := time.NewTicker(busyInterval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				in.Busy()
+				in.SendBusy()
 			case <-done:
 				return
 			}
@@ -110,21 +110,21 @@ func sendVolume(ctx context.Context, a *Agent, j *job) error {
 	if i < 0 {
 		return hypervisor.NoSource()
 	}
-	ctx, end := untilStopped(ctx, j)
+	ctx, end := stoppableContext(ctx, j)
 	defer end()
 	m := a.newRendezvous(j, v.Transfer.ID, v.Transfer.PeerName)
 	err := a.hypervisor.SendVolume(ctx, hypervisor.VolumeWork{
 		Pool: j.Pools[i], Name: v.Source, Order: *v,
-		Hashed: func(all ...hypervisor.Hashed) error { return a.state.noteHashed(all...) },
+		RecordChecksums: func(all ...hypervisor.VolumeChecksum) error { return a.state.noteChecksums(all...) },
 		Send: func(ctx context.Context, pieces transfer.Pieces, size int64) error {
 			return m.send(ctx, pieces, size, &transfer.Rate{Bytes: v.Transfer.RateBytes}, func(done, total, rate int64, way string) {
-				percent, note := hypervisor.Copied("sending "+v.Source+" to "+m.peer, done, total, rate)
+				percent, note := hypervisor.FormatCopyProgress("sending "+v.Source+" to "+m.peer, done, total, rate)
 				j.notifier.notify(percent, note+way)
 			})
 		},
 		Progress: j.notifier.notify,
 	})
-	return stopped(ctx, err)
+	return stopCause(ctx, err)
 }
 
 // migrateVM sends the VM's disks one after the other, and removes the VM once the portal knows that all disks have
@@ -134,29 +134,29 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 		return errors.New("the portal sent this job without the VM's destination")
 	}
 	order := *j.Args.Migrate
-	ctx, end := untilStopped(ctx, j)
+	ctx, end := stoppableContext(ctx, j)
 	defer end()
 	rate := &transfer.Rate{Bytes: order.RateBytes}
 	err := a.hypervisor.MigrateVM(ctx, hypervisor.MigrateVM{
 		VM: *j.VM, Pools: j.Pools, Order: order,
-		Sent: func(d fleet.LeavingDisk) string { return a.state.sent(d.Transfer) },
-		Sending: func(d fleet.LeavingDisk, stamp string) error {
+		SentStamp: func(d fleet.MigratingDisk) string { return a.state.sentStamp(d.Transfer) },
+		RecordSending: func(d fleet.MigratingDisk, stamp string) error {
 			if err := a.state.noteSent(d.Transfer, stamp); err != nil {
 				return fmt.Errorf("nothing was sent, because the agent cannot record the disk that it sends: %w", err)
 			}
 			return nil
 		},
-		Send: func(ctx context.Context, d fleet.LeavingDisk, pieces transfer.Pieces, size int64) error {
+		Send: func(ctx context.Context, d fleet.MigratingDisk, pieces transfer.Pieces, size int64) error {
 			n := slices.Index(order.Disks, d)
 			m := a.newRendezvous(j, d.Transfer, order.ToName)
 			return m.send(ctx, pieces, size, rate, func(done, total, rate int64, way string) {
-				percent, note := hypervisor.Copied(fmt.Sprintf("sending disk %d of %d to %s", n+1, len(order.Disks), m.peer), done, total, rate)
+				percent, note := hypervisor.FormatCopyProgress(fmt.Sprintf("sending disk %d of %d to %s", n+1, len(order.Disks), m.peer), done, total, rate)
 				j.notifier.notify((100*n+percent)/len(order.Disks), note+way)
 			})
 		},
-		Arrived: func(ctx context.Context) error {
+		WaitArrived: func(ctx context.Context) error {
 			for _, d := range order.Disks {
-				if _, err := a.newRendezvous(j, d.Transfer, order.ToName).until(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Received }); err != nil {
+				if _, err := a.newRendezvous(j, d.Transfer, order.ToName).pollUntil(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Received }); err != nil {
 					return err
 				}
 			}
@@ -164,7 +164,7 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 		},
 		Progress: j.notifier.notify,
 	})
-	return stopped(ctx, err)
+	return stopCause(ctx, err)
 }
 
 // recordMigrated deletes the entry of a VM that has migrated.
@@ -183,19 +183,19 @@ type sentDisk struct {
 
 // maxSent limits the stored records, far above the number of concurrent transfers. A job whose record is missing fails
 // without losing data.
-const maxSent = 256
+const maxSentDisks = 256
 
 // noteSent records the stamp of a disk's file before it is sent.
 func (m *stateFile) noteSent(id fleet.TransferID, stamp string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := append(slices.DeleteFunc(slices.Clone(m.data.Sent), func(s sentDisk) bool { return s.Transfer == id }), sentDisk{id, stamp})
-	m.data.Sent = all[max(0, len(all)-maxSent):]
+	m.data.Sent = all[max(0, len(all)-maxSentDisks):]
 	return m.save()
 }
 
 // sent returns the recorded stamp; empty: none.
-func (m *stateFile) sent(id fleet.TransferID) string {
+func (m *stateFile) sentStamp(id fleet.TransferID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if i := slices.IndexFunc(m.data.Sent, func(s sentDisk) bool { return s.Transfer == id }); i >= 0 {

@@ -27,12 +27,12 @@ func (a *Agent) hello(ctx context.Context) bool {
 		switch wire.StatusOf(err) {
 		case 409:
 			a.log.Error("Another agent works with this host's identity, so this agent stays passive. Stop one of the two; if this machine is a copy, remove its data directory and join it as a host of its own.",
-				"portal", detail(err))
-			pace = a.times.passive
+				"portal", errorDetail(err))
+			pace = a.times.passiveRetry
 		case 401, 403:
 			// An expired certificate is renewed meanwhile.
-			a.log.Error("The portal does not accept this host's certificate.", "portal", detail(err))
-			pace = a.times.passive
+			a.log.Error("The portal does not accept this host's certificate.", "portal", errorDetail(err))
+			pace = a.times.passiveRetry
 		default:
 			a.log.Warn("The portal cannot be reached; trying again.", "error", err, "in", pace.Round(time.Millisecond))
 		}
@@ -73,6 +73,6 @@ func (a *Agent) serve(ctx, inWork context.Context) {
 	g.Go(func() error { return a.reports.leaseLoop(ctx) })
 	g.Go(func() error { return a.claimLoop(ctx, inWork) })
 	if err := g.Wait(); err != nil {
-		a.log.Warn("The portal has ended this agent's session; asking for a new one.", "portal", detail(err))
+		a.log.Warn("The portal has ended this agent's session; asking for a new one.", "portal", errorDetail(err))
 	}
 }

@@ -109,7 +109,7 @@ func newRun(t *testing.T, id *agent.Identity, hv hypervisor.Hypervisor, host mac
 	if testing.Verbose() {
 		o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	a, err := agent.NewBrisk(o)
+	a, err := agent.NewWithShortTimes(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,24 +11,24 @@ import (
 
 // onSnapshots returns a job handler for one snapshot method of the hypervisor. To stop the method, the handler asks the
 // hypervisor: a merge in QEMU would outlive a cancelled context.
-func onSnapshots(call func(hypervisor.Snapshots, context.Context, hypervisor.SnapshotWork) error) func(context.Context, *Agent, *job) error {
-	return onVM(func(ctx context.Context, a *Agent, j *job) error {
+func withSnapshot(call func(hypervisor.Snapshots, context.Context, hypervisor.SnapshotWork) error) func(context.Context, *Agent, *job) error {
+	return withVM(func(ctx context.Context, a *Agent, j *job) error {
 		if j.Args.Snapshot == nil {
 			return errors.New("the portal sent this job without its snapshot")
 		}
 		stop := newStopper()
 		defer j.whenStopped(stop.stop)()
-		stalled := time.AfterFunc(a.times.stall, func() { stop.stop(errStalled) })
+		stalled := time.AfterFunc(a.times.stallLimit, func() { stop.stop(errStalled) })
 		defer stalled.Stop()
 		err := call(a.hypervisor, ctx, hypervisor.SnapshotWork{
 			VM: *j.VM, Pools: j.Pools, Job: j.ID, Order: *j.Args.Snapshot, Stop: stop.done,
 			Progress: func(percent int, note string) {
-				stalled.Reset(a.times.stall)
+				stalled.Reset(a.times.stallLimit)
 				j.notifier.notify(percent, note)
 			},
 		})
 		if errors.Is(err, hypervisor.ErrStopped) {
-			return stop.why()
+			return stop.firstCause()
 		}
 		return err
 	})

@@ -12,22 +12,22 @@ import (
 )
 
 // lagging is a host whose reads can be delayed: it returns the state read before the delay.
-type lagging struct {
+type delayedReader struct {
 	*counted
 	mu   sync.Mutex
-	hold *heldLook
+	hold *heldRead
 }
 
-type heldLook struct {
+type heldRead struct {
 	has  chan struct{} // closed once the state is read
 	gate chan struct{}
 	free func() // returns the state
 }
 
 // holding delays the result of the next read, at the latest until the test ends.
-func (l *lagging) holding(t *testing.T) *heldLook {
+func (l *delayedReader) holding(t *testing.T) *heldRead {
 	t.Helper()
-	h := &heldLook{has: make(chan struct{}), gate: make(chan struct{})}
+	h := &heldRead{has: make(chan struct{}), gate: make(chan struct{})}
 	h.free = sync.OnceFunc(func() { close(h.gate) })
 	t.Cleanup(h.free)
 	l.mu.Lock()
@@ -36,7 +36,7 @@ func (l *lagging) holding(t *testing.T) *heldLook {
 	return h
 }
 
-func (l *lagging) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
+func (l *delayedReader) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
 	s, err := l.counted.Snapshot(ctx, on)
 	l.mu.Lock()
 	h := l.hold
@@ -67,7 +67,7 @@ func (p *portal) waitReports(n int) {
 // host goes down before the next read.
 func TestReadFromBeforeJobIsIgnored(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), &lagging{counted: newCounted()}
+	p, host := newPortal(t), &delayedReader{counted: newCounted()}
 	dir := p.join()
 	_, stop := p.running(dir, host, host)
 	always := vmWithPolicy("always", fleet.VMPolicy{Restart: "always", Autostart: "last"})

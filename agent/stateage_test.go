@@ -26,7 +26,7 @@ func TestReportsContainAgeOfState(t *testing.T) {
 		return func() bool { return len(p.reports) > 0 && ok(p.reports[len(p.reports)-1]) }
 	}
 	p.wait("a heartbeat with an old look", newest(func(r wire.Report) bool {
-		return r.State == nil && time.Duration(r.LookedAgoMs)*time.Millisecond > 500*time.Millisecond
+		return r.State == nil && time.Duration(r.StateAgeMs)*time.Millisecond > 500*time.Millisecond
 	}))
 	stop()
 	p.set(func() { p.reports = nil })
@@ -34,15 +34,15 @@ func TestReportsContainAgeOfState(t *testing.T) {
 	p.wait("reports of an agent that has seen nothing", func() bool { return len(p.reports) >= 3 })
 	p.set(func() {
 		for _, r := range p.reports {
-			if r.LookedAgoMs < wire.NeverLooked.Milliseconds() {
-				t.Errorf("without a look, the age is %d ms", r.LookedAgoMs)
+			if r.StateAgeMs < wire.NeverRead.Milliseconds() {
+				t.Errorf("without a look, the age is %d ms", r.StateAgeMs)
 			}
 		}
 	})
 	plug()
 	p.stateSince(0, "the return", func(s wire.State) bool { return s.Host.Connected })
 	p.wait("a fresh look", newest(func(r wire.Report) bool {
-		return r.LookedAgoMs > 0 && time.Duration(r.LookedAgoMs)*time.Millisecond < patience
+		return r.StateAgeMs > 0 && time.Duration(r.StateAgeMs)*time.Millisecond < patience
 	}))
 }
 

@@ -42,14 +42,14 @@ type savedState struct {
 	// was sent.
 	Sent []sentDisk `json:"sent,omitempty"`
 	// Hashed are checksums of volumes, oldest first.
-	Hashed []hypervisor.Hashed `json:"hashed,omitempty"`
+	Hashed []hypervisor.VolumeChecksum `json:"hashed,omitempty"`
 	// Frozen are guests that this agent has frozen or is about to freeze. The agent thaws them even after a restart.
 	Frozen []fleet.VMID `json:"frozen,omitempty"`
 }
 
 type networkState struct {
 	Error string `json:"error,omitempty"` // error of the last failure
-	Ran   string `json:"ran,omitempty"`   // the host boot when the network was last seen active
+	ActiveInBoot   string `json:"ran,omitempty"`   // the host boot when the network was last seen active
 }
 
 // createdVolume is the file that a job created, as identified by the backend.
@@ -107,14 +107,14 @@ func (m *stateFile) setVMResult(vm fleet.VM, generation int64, kind fleet.JobKin
 	next := old
 	next.Name, next.Generation, next.Error, next.ErrorOf = cmp.Or(vm.Name, old.Name), max(old.Generation, generation), errText, ""
 	if errText == "" {
-		next.ordered(kind, turned, boot)
+		next.noteSuccess(kind, turned, boot)
 	} else {
 		next.ErrorOf = kind
 	}
-	if errText == "" && kind.Is().Applies {
+	if errText == "" && kind.Info().AppliesSpec {
 		next.Generation = generation // lower than before if the portal's database was restored
-		next.Stamped, next.Policy, next.Checks = generation, vm.Spec.Policy, slices.Clone(vm.Spec.Health)
-		next.Made = slices.DeleteFunc(slices.Clone(old.Made), func(r fleet.Volref) bool {
+		next.AppliedGeneration, next.Policy, next.Checks = generation, vm.Spec.Policy, slices.Clone(vm.Spec.Health)
+		next.CreatedDisks = slices.DeleteFunc(slices.Clone(old.CreatedDisks), func(r fleet.Volref) bool {
 			return !slices.ContainsFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == r })
 		})
 	}
@@ -143,10 +143,10 @@ func (m *stateFile) noteDisk(vm fleet.VM, ref fleet.Volref) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := m.data.VMs[vm.ID]
-	if slices.Contains(k.Made, ref) {
+	if slices.Contains(k.CreatedDisks, ref) {
 		return nil
 	}
-	k.Name, k.Made = vm.Name, append(slices.Clone(k.Made), ref)
+	k.Name, k.CreatedDisks = vm.Name, append(slices.Clone(k.CreatedDisks), ref)
 	m.data.VMs[vm.ID] = k
 	return m.save()
 }
@@ -176,14 +176,14 @@ func (m *stateFile) volumeFile(job fleet.JobID) string {
 func (m *stateFile) createdDisks(id fleet.VMID) []fleet.Volref {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.data.VMs[id].Made
+	return m.data.VMs[id].CreatedDisks
 }
 
 // stamped returns the VM's last applied generation; 0: unknown.
-func (m *stateFile) stamped(id fleet.VMID) int64 {
+func (m *stateFile) appliedGeneration(id fleet.VMID) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.data.VMs[id].Stamped
+	return m.data.VMs[id].AppliedGeneration
 }
 
 // removeVM deletes the entry of a deleted VM.
@@ -220,9 +220,9 @@ func (m *stateFile) setNetworkResult(n fleet.Network, errText, boot string) erro
 	defer m.mu.Unlock()
 	m.notedAt[n.ID] = time.Now()
 	old, known := m.data.Networks[n.ID]
-	next := networkState{Error: errText, Ran: old.Ran}
+	next := networkState{Error: errText, ActiveInBoot: old.ActiveInBoot}
 	if errText == "" {
-		next.Ran = boot
+		next.ActiveInBoot = boot
 	}
 	if known && old == next {
 		return nil
@@ -256,7 +256,7 @@ func (m *stateFile) save() error {
 
 // complete adds the agent's own data to a host state and sorts it, so that equal states have equal digests. A VM whose
 // creation failed is on no host, but its failure must be reported: complete lists the VM as absent.
-func (m *stateFile) complete(s *wire.State, boot string) {
+func (m *stateFile) addAgentState(s *wire.State, boot string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	seen := map[fleet.VMID]bool{}
@@ -267,7 +267,7 @@ func (m *stateFile) complete(s *wire.State, boot string) {
 		if acted { // the job that wrote the stamp may be incomplete
 			vm.Generation = k.Generation
 		}
-		k.addTo(&vm.Status, boot)
+		k.addToStatus(&vm.Status, boot)
 	}
 	for id, k := range m.data.VMs {
 		if !seen[id] && k.Error != "" {
@@ -277,8 +277,8 @@ func (m *stateFile) complete(s *wire.State, boot string) {
 			})
 		}
 	}
-	m.completePools(s)
-	m.completeNetworks(s, boot)
+	m.addPoolErrors(s)
+	m.addNetworkErrors(s, boot)
 	slices.SortFunc(s.VMs, func(a, b wire.VMReport) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Discovered, func(a, b fleet.DiscoveredVM) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Pools, func(a, b wire.PoolReport) int { return cmp.Compare(a.Name, b.Name) })
@@ -288,12 +288,12 @@ func (m *stateFile) complete(s *wire.State, boot string) {
 }
 
 // completePools reports a pool's failure until the pool is seen active.
-func (m *stateFile) completePools(s *wire.State) {
+func (m *stateFile) addPoolErrors(s *wire.State) {
 	seen := map[string]bool{}
 	for i := range s.Pools {
 		p := &s.Pools[i]
 		seen[p.Name] = true
-		if errText := m.data.Pools[p.Name]; errText != "" && p.Status.State == fleet.PoolInactive && !p.Status.ByOthers {
+		if errText := m.data.Pools[p.Name]; errText != "" && p.Status.State == fleet.PoolInactive && !p.Status.StoppedOutside {
 			p.Status.State, p.Status.Error = fleet.PoolFailed, errText
 		}
 	}
@@ -306,7 +306,7 @@ func (m *stateFile) completePools(s *wire.State) {
 
 // completeNetworks reports a network's failure until the network is seen active. An inactive network that was active in
 // this boot was stopped on the host.
-func (m *stateFile) completeNetworks(s *wire.State, boot string) {
+func (m *stateFile) addNetworkErrors(s *wire.State, boot string) {
 	for i := range s.Networks {
 		n := &s.Networks[i].Status
 		k, ordered := m.data.Networks[s.Networks[i].ID]
@@ -314,8 +314,8 @@ func (m *stateFile) completeNetworks(s *wire.State, boot string) {
 		case !ordered || n.Active:
 		case k.Error != "":
 			n.Error = k.Error
-		case k.Ran != "" && k.Ran == boot:
-			n.ByOthers = true
+		case k.ActiveInBoot != "" && k.ActiveInBoot == boot:
+			n.StoppedOutside = true
 			if n.Error == hypervisor.NetworkMissing {
 				n.Error = hypervisor.NetworkRemoved
 			}
@@ -325,7 +325,7 @@ func (m *stateFile) completeNetworks(s *wire.State, boot string) {
 
 // forget deletes entries of VMs that are neither on the host nor failed, so that the file stays small, and errors of
 // pools that are active again. busy names VMs with running jobs; begun is when the read of the host began.
-func (m *stateFile) forget(s wire.State, busy map[fleet.Subject]bool, begun time.Time) error {
+func (m *stateFile) prune(s wire.State, busy map[fleet.Subject]bool, begun time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	here := map[fleet.VMID]bool{}
@@ -340,7 +340,7 @@ func (m *stateFile) forget(s wire.State, busy map[fleet.Subject]bool, begun time
 		}
 	}
 	for id, k := range m.data.VMs {
-		if k.Error == "" && len(k.Made) == 0 && !here[id] && !busy[fleet.SubjectVM(id)] && !m.notedSince(id, begun) {
+		if k.Error == "" && len(k.CreatedDisks) == 0 && !here[id] && !busy[fleet.SubjectVM(id)] && !m.notedSince(id, begun) {
 			delete(m.data.VMs, id)
 		}
 	}

@@ -29,7 +29,7 @@ func (s *stopper) stop(cause error) {
 }
 
 // why returns the first cause. It blocks until stop has been called.
-func (s *stopper) why() error {
+func (s *stopper) firstCause() error {
 	<-s.done
 	return s.cause
 }

@@ -15,9 +15,9 @@ import (
 // Limits of a transfer.
 const (
 	transferTries = 5 // connections per transfer
-	meetEvery     = 300 * time.Millisecond
-	meetPatience  = 10 * time.Minute // longest wait for the other host to begin its job
-	busyEvery     = 5 * time.Second
+	meetInterval     = 300 * time.Millisecond
+	meetTimeout  = 10 * time.Minute // longest wait for the other host to begin its job
+	busyInterval     = 5 * time.Second
 )
 
 // rendezvous exchanges one transfer's messages with the other host through the portal.
@@ -61,25 +61,25 @@ func (m *rendezvous) checkPeer(out wire.MeetAnswer) error {
 		m.peer = out.PeerName
 	}
 	switch {
-	case out.Over != "" && !out.Received:
-		return fleet.Errorf(fleet.Conflict, "The transfer failed on %s: %s", m.peer, out.Over)
+	case out.PeerError != "" && !out.Received:
+		return fleet.Errorf(fleet.Conflict, "The transfer failed on %s: %s", m.peer, out.PeerError)
 	case out.Begun:
 		m.idleSince = time.Now()
-	case time.Since(m.idleSince) > meetPatience:
-		return fleet.Errorf(fleet.Conflict, "%s has not started its part of the transfer within %d minutes. Check that it is online, and try again.", m.peer, int(meetPatience.Minutes()))
+	case time.Since(m.idleSince) > meetTimeout:
+		return fleet.Errorf(fleet.Conflict, "%s has not started its part of the transfer within %d minutes. Check that it is online, and try again.", m.peer, int(meetTimeout.Minutes()))
 	}
 	return nil
 }
 
 // until repeats the message until ready accepts the other host's answer.
-func (m *rendezvous) until(ctx context.Context, msg wire.Meet, note string, ready func(wire.MeetAnswer) bool) (wire.MeetAnswer, error) {
+func (m *rendezvous) pollUntil(ctx context.Context, msg wire.Meet, note string, ready func(wire.MeetAnswer) bool) (wire.MeetAnswer, error) {
 	for {
 		out, err := m.exchange(ctx, msg)
 		if err != nil || ready(out) {
 			return out, err
 		}
 		m.j.notifier.notify(0, note+" "+m.peer)
-		if !pause(ctx, meetEvery) {
+		if !pause(ctx, meetInterval) {
 			return out, context.Cause(ctx)
 		}
 	}
@@ -93,11 +93,11 @@ func (m *rendezvous) peerOf(out wire.MeetAnswer) transfer.Peer {
 func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int64, rate *transfer.Rate, report func(done, total, rate int64, way string)) error {
 	for try := 1; ; try++ {
 		ticket := transfer.NewTicket()
-		remote, err := m.until(ctx, wire.Meet{Ticket: ticket.Hash()}, "waiting for", func(o wire.MeetAnswer) bool { return o.Online == ticket.Hash() || o.Received })
+		remote, err := m.pollUntil(ctx, wire.Meet{Ticket: ticket.Hash()}, "waiting for", func(o wire.MeetAnswer) bool { return o.Online == ticket.Hash() || o.Received })
 		if err != nil || remote.Received {
 			return err
 		}
-		out, way, err := m.reach(ctx, remote, ticket)
+		out, way, err := m.connectReceiver(ctx, remote, ticket)
 		if err == nil {
 			report(0, size, 0, way)
 			err = out.Send(ctx, pieces, size, rate, &transfer.Meter{Total: size, Report: func(done, total, rate int64) { report(done, total, rate, way) }})
@@ -113,51 +113,51 @@ func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int6
 }
 
 // Relayed is the progress note of transfers through the portal.
-const Relayed = "relayed by the portal, because the hosts cannot reach each other"
+const RelayedNote = "relayed by the portal, because the hosts cannot reach each other"
 
 // reach connects to the receiver directly, or else through the portal's relay.
-func (m *rendezvous) reach(ctx context.Context, remote wire.MeetAnswer, ticket transfer.Ticket) (*transfer.Outgoing, string, error) {
-	own, peer := m.a.identity.self(), m.peerOf(remote)
+func (m *rendezvous) connectReceiver(ctx context.Context, remote wire.MeetAnswer, ticket transfer.Ticket) (*transfer.Outgoing, string, error) {
+	own, peer := m.a.identity.credentials(), m.peerOf(remote)
 	out, err := transfer.Dial(ctx, remote.Listens, own, peer, ticket)
 	if err == nil {
 		return out, "", nil
 	}
 	m.a.log.Info("The other host cannot be reached directly; using the portal's relay.", "job", m.j.ID, "peer", m.peer, "error", err)
-	at, err := m.until(ctx, wire.Meet{Ticket: ticket.Hash(), Relay: true}, "waiting at the portal for", func(o wire.MeetAnswer) bool { return o.Paired == ticket.Hash() })
+	at, err := m.pollUntil(ctx, wire.Meet{Ticket: ticket.Hash(), Relay: true}, "waiting at the portal for", func(o wire.MeetAnswer) bool { return o.RelayTicket == ticket.Hash() })
 	if err != nil {
 		return nil, "", err
 	}
-	conn, err := m.dialPair(ctx, at)
+	conn, err := m.dialRelay(ctx, at)
 	if err == nil {
-		out, err = transfer.Enter(ctx, conn, own, peer, ticket)
+		out, err = transfer.Connect(ctx, conn, own, peer, ticket)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: through the portal's relay: %w", transfer.ErrLost, err)
 	}
-	return out, ", " + Relayed, nil
+	return out, ", " + RelayedNote, nil
 }
 
-func (m *rendezvous) dialPair(ctx context.Context, at wire.MeetAnswer) (net.Conn, error) {
-	ws, err := m.a.client.DialPair(ctx, at.PortalURL, at.Pair)
+func (m *rendezvous) dialRelay(ctx context.Context, at wire.MeetAnswer) (net.Conn, error) {
+	ws, err := m.a.client.DialRelay(ctx, at.PortalURL, at.RelayID)
 	if err != nil {
 		return nil, err
 	}
-	return pairConn{wire.NewStream(ws)}, nil
+	return relayConn{wire.NewStream(ws)}, nil
 }
 
 // pairConn adapts a relayed stream to net.Conn for TLS. It ignores deadlines, because the stream sets its own.
-type pairConn struct{ *wire.Stream }
+type relayConn struct{ *wire.Stream }
 
-func (pairConn) LocalAddr() net.Addr              { return pairAddr{} }
-func (pairConn) RemoteAddr() net.Addr             { return pairAddr{} }
-func (pairConn) SetDeadline(time.Time) error      { return nil }
-func (pairConn) SetReadDeadline(time.Time) error  { return nil }
-func (pairConn) SetWriteDeadline(time.Time) error { return nil }
+func (relayConn) LocalAddr() net.Addr              { return relayAddr{} }
+func (relayConn) RemoteAddr() net.Addr             { return relayAddr{} }
+func (relayConn) SetDeadline(time.Time) error      { return nil }
+func (relayConn) SetReadDeadline(time.Time) error  { return nil }
+func (relayConn) SetWriteDeadline(time.Time) error { return nil }
 
-type pairAddr struct{}
+type relayAddr struct{}
 
-func (pairAddr) Network() string { return "pair" }
-func (pairAddr) String() string  { return "portal" }
+func (relayAddr) Network() string { return "pair" }
+func (relayAddr) String() string  { return "portal" }
 
 // receive admits the sender and calls take with the connection, again after a lost connection.
 func (m *rendezvous) receive(ctx context.Context, take func(context.Context, *transfer.Incoming) error) (*transfer.Incoming, error) {
@@ -184,7 +184,7 @@ func (m *rendezvous) receive(ctx context.Context, take func(context.Context, *tr
 // admit waits for a sender with an unused ticket, at a listener of this host and at the portal.
 func (m *rendezvous) admit(ctx context.Context, used string) (in *transfer.Incoming, ticket string, err error) {
 	for {
-		remote, err := m.until(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Ticket != "" && o.Ticket != used })
+		remote, err := m.pollUntil(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Ticket != "" && o.Ticket != used })
 		if err != nil {
 			return nil, "", err
 		}
@@ -198,7 +198,7 @@ func (m *rendezvous) admit(ctx context.Context, used string) (in *transfer.Incom
 
 // admitWith waits for the sender with that ticket; nil: the sender uses another ticket now.
 func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*transfer.Incoming, error) {
-	own, peer := m.a.identity.self(), m.peerOf(remote)
+	own, peer := m.a.identity.credentials(), m.peerOf(remote)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	msg := wire.Meet{Ticket: remote.Ticket}
@@ -225,7 +225,7 @@ func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*tr
 	if err != nil {
 		m.a.log.Warn("No port can be opened for a transfer; using the portal's relay.", "job", m.j.ID, "error", err)
 	}
-	poll := time.NewTicker(meetEvery)
+	poll := time.NewTicker(meetInterval)
 	defer poll.Stop()
 	for {
 		out, err := m.exchange(ctx, msg)
@@ -235,11 +235,11 @@ func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*tr
 		case out.Ticket != remote.Ticket:
 			return pollAdmitted(admitted), nil
 		}
-		if out.Paired == remote.Ticket {
+		if out.RelayTicket == remote.Ticket {
 			if in := pollAdmitted(admitted); in != nil {
 				return in, nil
 			}
-			conn, err := m.dialPair(ctx, out)
+			conn, err := m.dialRelay(ctx, out)
 			if err == nil {
 				in, wrong := transfer.Admit(ctx, conn, own, peer, remote.Ticket)
 				if wrong == nil {

@@ -24,10 +24,10 @@ type uploadWaiters struct {
 
 type waitingUpload struct {
 	conns chan io.ReadWriteCloser
-	over  chan struct{}
+	ended  chan struct{}
 }
 
-func (c *uploadWaiters) wait(id fleet.UploadID) (*waitingUpload, error) {
+func (c *uploadWaiters) register(id fleet.UploadID) (*waitingUpload, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -39,17 +39,17 @@ func (c *uploadWaiters) wait(id fleet.UploadID) (*waitingUpload, error) {
 	if c.open == nil {
 		c.open = map[fleet.UploadID]*waitingUpload{}
 	}
-	at := &waitingUpload{conns: make(chan io.ReadWriteCloser), over: make(chan struct{})}
+	at := &waitingUpload{conns: make(chan io.ReadWriteCloser), ended: make(chan struct{})}
 	c.open[id] = at
 	c.registered.ring()
 	return at, nil
 }
 
-func (c *uploadWaiters) leave(id fleet.UploadID, at *waitingUpload) {
+func (c *uploadWaiters) unregister(id fleet.UploadID, at *waitingUpload) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, id)
-	close(at.over)
+	close(at.ended)
 }
 
 // find waits until the upload is registered, because its job may still be starting.
@@ -80,14 +80,14 @@ func uploadVolume(ctx context.Context, a *Agent, j *job) error {
 	case j.Pool == nil || j.Pool.ID != ref.PoolID || j.Args.Volume == nil || j.Args.Volume.Upload == "" || j.Args.Volume.SizeBytes <= 0:
 		return errors.New("the portal sent this job without its pool or its upload")
 	}
-	at, err := a.uploads.wait(j.Args.Volume.Upload)
+	at, err := a.uploads.register(j.Args.Volume.Upload)
 	if err != nil {
 		return err
 	}
-	defer a.uploads.leave(j.Args.Volume.Upload, at)
+	defer a.uploads.unregister(j.Args.Volume.Upload, at)
 	return a.hypervisor.UploadVolume(ctx, hypervisor.VolumeWork{
-		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.state.volumeFile(j.ID), Sent: at.conns,
-		Whole: func(file string) error {
+		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, RecordedFile: a.state.volumeFile(j.ID), UploadConns: at.conns,
+		RecordFile: func(file string) error {
 			if err := a.state.noteVolume(j.ID, file); err != nil {
 				return fmt.Errorf("the volume was uploaded, but the agent cannot record its file: %w", err)
 			}
@@ -103,7 +103,7 @@ func openUpload(ctx context.Context, a *Agent, j *job) error {
 	if err != nil {
 		return err
 	}
-	ws, err := a.client.DialPair(ctx, j.Args.PortalURL, j.Args.Pair)
+	ws, err := a.client.DialRelay(ctx, j.Args.PortalURL, j.Args.Pair)
 	if err != nil {
 		return fmt.Errorf("dial the portal for the upload: %w", err)
 	}
@@ -111,7 +111,7 @@ func openUpload(ctx context.Context, a *Agent, j *job) error {
 	select {
 	case at.conns <- conn:
 		return nil
-	case <-at.over:
+	case <-at.ended:
 		err = fleet.Errorf(fleet.Conflict, "The upload has ended.")
 	case <-ctx.Done():
 		err = fleet.Errorf(fleet.Unavailable, "The host's storage does not answer.")

@@ -16,34 +16,34 @@ type vmState struct {
 	Error      string        `json:"error,omitempty"`
 	ErrorOf    fleet.JobKind `json:"errorOf,omitempty"`
 	// Stamped is the last applied generation.
-	Stamped int64 `json:"stamped,omitempty"`
+	AppliedGeneration int64 `json:"stamped,omitempty"`
 	// Made are disks of the VM that this agent created: the definition may be removed before the portal knows the
 	// disks.
-	Made []fleet.Volref `json:"made,omitempty"`
+	CreatedDisks []fleet.Volref `json:"made,omitempty"`
 	// Ran is the host boot when the guest was last seen on; empty: the guest was seen off, or a job powered it off.
-	Ran string `json:"ran,omitempty"`
+	OnInBoot string `json:"ran,omitempty"`
 
 	// Autostart and restart policy. Policy is the newest one seen; the rest belongs to this boot or this run.
 	Policy        fleet.VMPolicy `json:"policy,omitzero"`
-	Booted        string         `json:"booted,omitempty"` // the host boot when the VM's autostart was decided
+	AutostartBoot        string         `json:"booted,omitempty"` // the host boot when the VM's autostart was decided
 	StopRequested bool           `json:"asked,omitempty"`  // a user asked to power the VM off, so it stays off
 	// the guest powered off without a request and is to be restarted: "crashed" or "shut down"
-	Down     string `json:"down,omitempty"`
+	StoppedBy     string `json:"down,omitempty"`
 	Restarts int    `json:"restarts,omitempty"` // restarts by policy since the guest last ran for a while
-	Trouble  string `json:"trouble,omitempty"`  // error of the newest start by policy
+	StartError  string `json:"trouble,omitempty"`  // error of the newest start by policy
 
 	Checks []fleet.HealthCheck `json:"checks,omitempty"` // the newest health checks seen
 	// actions of the host after failed checks, since the guest was last healthy for a while
-	Acted int `json:"acted,omitempty"`
+	HealthActions int `json:"acted,omitempty"`
 	// the host boot when a failed check restarts the guest; empty: no restart is pending
-	Again string `json:"again,omitempty"`
+	RestartBoot string `json:"again,omitempty"`
 	// when that restart began: a run that started earlier is forced off
-	AgainAt time.Time `json:"againAt,omitzero"`
+	RestartAt time.Time `json:"againAt,omitzero"`
 }
 
 // seen records the guests and networks that a read of the host found on in this boot. begun is when the read began. It
 // writes the file only after a change.
-func (m *stateFile) seen(s wire.State, boot string, begun time.Time) error {
+func (m *stateFile) recordSeen(s wire.State, boot string, begun time.Time) error {
 	if boot == "" {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (m *stateFile) seen(s wire.State, boot string, begun time.Time) error {
 			continue
 		}
 		k := m.data.VMs[vm.ID]
-		next := k.seen(vm.Status, boot)
+		next := k.afterRead(vm.Status, boot)
 		if reflect.DeepEqual(next, k) {
 			continue
 		}
@@ -66,7 +66,7 @@ func (m *stateFile) seen(s wire.State, boot string, begun time.Time) error {
 	}
 	for _, n := range s.Networks {
 		k, ordered := m.data.Networks[n.ID]
-		now := networkState{Ran: boot, Error: k.Error}
+		now := networkState{ActiveInBoot: boot, Error: k.Error}
 		if n.Status.Error == "" {
 			now.Error = ""
 		}
@@ -85,15 +85,15 @@ func isOff(p fleet.Power) bool {
 }
 
 // addTo adds the agent's data to the status of one VM; boot is the host's current boot.
-func (m *stateFile) addTo(id fleet.VMID, status *fleet.VMStatus, boot string) {
+func (m *stateFile) addToStatus(id fleet.VMID, status *fleet.VMStatus, boot string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.data.VMs[id].addTo(status, boot)
+	m.data.VMs[id].addToStatus(status, boot)
 }
 
-func (k vmState) addTo(status *fleet.VMStatus, boot string) {
+func (k vmState) addToStatus(status *fleet.VMStatus, boot string) {
 	status.Error, status.ErrorOf = k.Error, k.ErrorOf
-	if k.Ran != "" && boot != "" && k.Ran != boot && isOff(status.Power) && status.Power != fleet.Absent {
+	if k.OnInBoot != "" && boot != "" && k.OnInBoot != boot && isOff(status.Power) && status.Power != fleet.Absent {
 		status.Faults = append(slices.Clone(status.Faults), fleet.Fault{
 			Code: fleet.FaultRebooted, Text: "The VM was on when its host went down, and is off since the host came back. Start the VM, or force it off to keep it off.",
 		})
@@ -102,29 +102,29 @@ func (k vmState) addTo(status *fleet.VMStatus, boot string) {
 }
 
 // seen returns the entry, updated from a read of the VM's status.
-func (k vmState) seen(s fleet.VMStatus, boot string) vmState {
+func (k vmState) afterRead(s fleet.VMStatus, boot string) vmState {
 	// a policy change after boot takes effect at the next boot
-	if k.Booted != boot && k.Policy.Autostart == "" {
-		k.Booted = boot
+	if k.AutostartBoot != boot && k.Policy.Autostart == "" {
+		k.AutostartBoot = boot
 	}
 	k.Policy = s.Policy
 	if k.Checks = s.Checks; len(k.Checks) == 0 {
-		k.Checks, k.Acted, k.Again = nil, 0, ""
+		k.Checks, k.HealthActions, k.RestartBoot = nil, 0, ""
 	}
 	switch {
 	case !isOff(s.Power):
-		if k.Ran != boot {
+		if k.OnInBoot != boot {
 			k.StopRequested = false
 		}
-		k.Ran, k.Booted, k.Down, k.Trouble = boot, boot, "", ""
-	case k.Ran == boot:
-		k.Ran = ""
+		k.OnInBoot, k.AutostartBoot, k.StoppedBy, k.StartError = boot, boot, "", ""
+	case k.OnInBoot == boot:
+		k.OnInBoot = ""
 		if !k.StopRequested {
-			k.Down = restartReason(k.Policy, s)
+			k.StoppedBy = restartReason(k.Policy, s)
 		}
 	}
 	if k.Policy.Restart == "" {
-		k.Down, k.Restarts = "", 0
+		k.StoppedBy, k.Restarts = "", 0
 	}
 	return k
 }
@@ -150,16 +150,16 @@ func restartReason(p fleet.VMPolicy, s fleet.VMStatus) string {
 }
 
 // ordered updates the entry after a successful job; turned: the job has powered the guest on or off.
-func (k *vmState) ordered(kind fleet.JobKind, turned bool, boot string) {
+func (k *vmState) noteSuccess(kind fleet.JobKind, turned bool, boot string) {
 	if turned {
-		k.Ran, k.Down, k.Trouble, k.Restarts = "", "", "", 0
-		k.Acted, k.Again = 0, ""
+		k.OnInBoot, k.StoppedBy, k.StartError, k.Restarts = "", "", "", 0
+		k.HealthActions, k.RestartBoot = 0, ""
 	}
-	if turned && kind.Is().Power == fleet.Running {
+	if turned && kind.Info().Power == fleet.Running {
 		// the guest may power off again before the next read of the host
-		k.Ran, k.Booted = boot, cmp.Or(boot, k.Booted)
+		k.OnInBoot, k.AutostartBoot = boot, cmp.Or(boot, k.AutostartBoot)
 	}
-	if power := kind.Is().Power; power == fleet.Running || kind == fleet.VMReboot || kind == fleet.VMReset {
+	if power := kind.Info().Power; power == fleet.Running || kind == fleet.VMReboot || kind == fleet.VMReset {
 		k.StopRequested = false
 	}
 }
@@ -173,13 +173,13 @@ func (k vmState) addPolicyState(status *fleet.VMStatus, boot string) {
 	}
 	switch {
 	case !off:
-	case k.Again != "" && k.Trouble == "":
+	case k.RestartBoot != "" && k.StartError == "":
 		say("The VM failed a health check. Its host starts it again; force the VM off to keep it off.")
-	case k.Trouble != "":
-		say("The host could not start the VM by its policy, and retries for a while: " + k.Trouble)
-	case k.Down == "crashed":
+	case k.StartError != "":
+		say("The host could not start the VM by its policy, and retries for a while: " + k.StartError)
+	case k.StoppedBy == "crashed":
 		say("The VM crashed. Its host starts it again within minutes; force the VM off to keep it off.")
-	case k.Down != "":
+	case k.StoppedBy != "":
 		say("The VM was shut down from within. Its host starts it again within minutes; force the VM off to keep it off.")
 	}
 }
@@ -191,8 +191,8 @@ func (m *stateFile) noteStopRequest(id fleet.VMID, boot string) error {
 	defer m.mu.Unlock()
 	k, known := m.data.VMs[id]
 	next := k
-	next.Again = ""
-	if next.StopRequested, next.Booted, next.Down, next.Trouble = true, boot, "", ""; !known || reflect.DeepEqual(k, next) {
+	next.RestartBoot = ""
+	if next.StopRequested, next.AutostartBoot, next.StoppedBy, next.StartError = true, boot, "", ""; !known || reflect.DeepEqual(k, next) {
 		return nil
 	}
 	m.data.VMs[id], m.notedAt[id] = next, time.Now()
@@ -239,14 +239,14 @@ func (m *stateFile) checkedVMs() map[fleet.VMID]vmState {
 }
 
 // acted returns the number of actions after failed health checks of a VM.
-func (m *stateFile) acted(id fleet.VMID) int {
+func (m *stateFile) healthActions(id fleet.VMID) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.data.VMs[id].Acted
+	return m.data.VMs[id].HealthActions
 }
 
 // freeze records whether a guest is frozen.
-func (m *stateFile) freeze(id fleet.VMID, frozen bool) error {
+func (m *stateFile) setFrozen(id fleet.VMID, frozen bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if slices.Contains(m.data.Frozen, id) == frozen {
@@ -260,7 +260,7 @@ func (m *stateFile) freeze(id fleet.VMID, frozen bool) error {
 }
 
 // frozen lists the frozen guests.
-func (m *stateFile) frozen() []fleet.VMID {
+func (m *stateFile) frozenVMs() []fleet.VMID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.data.Frozen)

@@ -14,7 +14,7 @@ import (
 
 // onVolume returns a job handler that calls the hypervisor for a volume. The handler requires the volume's pool, and
 // refuses a job that the users of the volume forbid. The call may take long, but must report progress.
-func onVolume(call func(hypervisor.Storage, context.Context, hypervisor.VolumeWork) error) func(context.Context, *Agent, *job) error {
+func withVolume(call func(hypervisor.Storage, context.Context, hypervisor.VolumeWork) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		ref, ok := j.Subject.Volume()
 		switch {
@@ -22,8 +22,8 @@ func onVolume(call func(hypervisor.Storage, context.Context, hypervisor.VolumeWo
 			return fleet.Errorf(fleet.Invalid, "%q is no volume.", string(j.Subject))
 		case j.Pool == nil || j.Pool.ID != ref.PoolID || j.Args.Volume == nil:
 			return errors.New("the portal sent this job without its pool or its volume")
-		case j.Held != nil:
-			if err := j.Held.Refuse(j.Kind); err != nil {
+		case j.VolumeUsers != nil:
+			if err := j.VolumeUsers.JobError(j.Kind); err != nil {
 				return err
 			}
 		}
@@ -37,27 +37,27 @@ func onVolume(call func(hypervisor.Storage, context.Context, hypervisor.VolumeWo
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
+		stalled := time.AfterFunc(a.times.stallLimit, func() { cancel(errStalled) })
 		defer stalled.Stop()
-		if j.Kind.Is().Stoppable && !j.Args.Volume.Flatten { // libvirt runs a flatten, which cannot be stopped
+		if j.Kind.Info().Stoppable && !j.Args.Volume.Flatten { // libvirt runs a flatten, which cannot be stopped
 			defer j.whenStopped(func(cause error) { cancel(cause) })()
 		}
-		return explain(ctx, call(a.hypervisor, ctx, hypervisor.VolumeWork{
-			Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.state.volumeFile(j.ID), Source: source, Pools: j.Pools,
-			Hashed: func(all ...hypervisor.Hashed) error {
-				if err := a.state.noteHashed(all...); err != nil {
+		return withLimitCause(ctx, call(a.hypervisor, ctx, hypervisor.VolumeWork{
+			Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, RecordedFile: a.state.volumeFile(j.ID), Source: source, Pools: j.Pools,
+			RecordChecksums: func(all ...hypervisor.VolumeChecksum) error {
+				if err := a.state.noteChecksums(all...); err != nil {
 					return fmt.Errorf("the checksum is computed, but the agent cannot record the checksum: %w", err)
 				}
 				return nil
 			},
-			Whole: func(file string) error {
+			RecordFile: func(file string) error {
 				if err := a.state.noteVolume(j.ID, file); err != nil {
 					return fmt.Errorf("the volume was created, but the agent cannot record its file: %w", err)
 				}
 				return nil
 			},
 			Progress: func(percent int, note string) {
-				stalled.Reset(a.times.stall)
+				stalled.Reset(a.times.stallLimit)
 				j.notifier.notify(percent, note)
 			},
 		}))
@@ -69,12 +69,12 @@ func observeVolume(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
 	}
-	state, err := a.hypervisor.Snapshot(ctx, hypervisor.Assigned{Pools: []fleet.Pool{*j.Pool}, Hashed: a.state.hashed()})
+	state, err := a.hypervisor.Snapshot(ctx, hypervisor.Assigned{Pools: []fleet.Pool{*j.Pool}, Checksums: a.state.checksums()})
 	if err != nil || !state.Host.Connected {
 		return
 	}
 	state = clone(state)
-	a.state.complete(&state, a.bootID())
+	a.state.addAgentState(&state, a.bootID())
 	for _, p := range state.Pools {
 		if p.Name == j.Pool.Name {
 			out.Pool = &p.Status

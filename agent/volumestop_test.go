@@ -48,7 +48,7 @@ func TestVolumeJobsEndWhenCancelled(t *testing.T) {
 	p, host := newPortal(t), patient{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.VolumeWork, 16)}
 	p.running(p.join(), host, host.Host)
 	p.do(wire.Work{Kind: fleet.PoolApply, Pool: &stock})
-	wipe, clone := volumeWork(fleet.VolumeWipe, "data.raw", fleet.VolumeOrder{}), volumeWork(fleet.VolumeClone, "copy.raw", fleet.VolumeOrder{Source: "data.raw"})
+	wipe, clone := volumeWork(fleet.VolumeWipe, "data.raw", fleet.VolumeParams{}), volumeWork(fleet.VolumeClone, "copy.raw", fleet.VolumeParams{Source: "data.raw"})
 	for _, c := range []struct {
 		work wire.Work
 		left string

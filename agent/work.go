@@ -22,24 +22,24 @@ var (
 )
 
 // act runs the job once and returns its result; nil: no result, because the job is lost or the agent stops.
-func (a *Agent) act(j *job) *wire.Finish {
+func (a *Agent) runOnce(j *job) *wire.Finish {
 	if !j.Kind.SingleShot(j.Args) {
 		if j.lost.Load() {
 			return nil
 		}
-		return a.result(j, a.attempt(j))
+		return a.result(j, a.runHandler(j))
 	}
 	if old, ok := a.journal.lookup(j.ID); ok {
-		return a.recall(j, old)
+		return a.resultFromJournal(j, old)
 	}
 	if j.lost.Load() || j.ctx.Err() != nil {
 		return nil
 	}
-	durable := !j.Kind.Is().Aside // a power loss ends such a job anyway, so its entry need not be synced
+	durable := !j.Kind.Info().Background // a power loss ends such a job anyway, so its entry need not be synced
 	if err := a.journal.begin(j.Work, j.epoch.Load(), durable); err != nil {
 		return a.result(j, fmt.Errorf("nothing was done, because the agent cannot write its journal: %w", err))
 	}
-	r := a.result(j, a.attempt(j))
+	r := a.result(j, a.runHandler(j))
 	if r == nil {
 		return nil
 	}
@@ -50,12 +50,12 @@ func (a *Agent) act(j *job) *wire.Finish {
 }
 
 // attempt runs the kind's handler within its time limit. A panic becomes an error with a reference to the log.
-func (a *Agent) attempt(j *job) (err error) {
+func (a *Agent) runHandler(j *job) (err error) {
 	d, known := handlers[j.Kind]
 	if !known {
 		return fmt.Errorf("this agent (version %s) does not know jobs of kind %q: upgrade the agent", a.version, j.Kind)
 	}
-	ctx, cancel := context.WithTimeoutCause(j.ctx, j.Kind.Is().Limit, errOverdue)
+	ctx, cancel := context.WithTimeoutCause(j.ctx, j.Kind.Info().Limit, errOverdue)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -64,12 +64,12 @@ func (a *Agent) attempt(j *job) (err error) {
 			err = fmt.Errorf("%w; the agent's log has the details under reference %s", errPanic, ref)
 		}
 	}()
-	j.begun = true
-	return explain(ctx, d.do(ctx, a, j))
+	j.mayHaveActed = true
+	return withLimitCause(ctx, d.do(ctx, a, j))
 }
 
 // explain adds the cause of an expired limit to the hypervisor's error, or replaces a bare context error by the cause.
-func explain(ctx context.Context, err error) error {
+func withLimitCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil || cause == nil || errors.Is(err, cause):
@@ -86,17 +86,17 @@ func reapply(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx
 
 // images refuses to create a VM if this host has read the copy of its image and found another checksum, also in a
 // repeated job. An existing VM creates nothing from images.
-func (a *Agent) images(vm fleet.VM) error {
+func (a *Agent) checkImages(vm fleet.VM) error {
 	if vm.Status != nil {
 		return nil
 	}
-	hashed := a.state.hashed()
+	hashed := a.state.checksums()
 	for _, d := range vm.Spec.Disks {
 		if d.Image == nil || d.ImageSHA256 == "" {
 			continue
 		}
 		if h, read := hashed[*d.Image]; read && h.SHA256 != d.ImageSHA256 {
-			return hypervisor.VerifyDiffers(d.Image.Volume, h.SHA256, d.ImageSHA256)
+			return hypervisor.RefuseDifferentVolume(d.Image.Volume, h.SHA256, d.ImageSHA256)
 		}
 	}
 	return nil
@@ -107,28 +107,28 @@ func applySpec(ctx context.Context, a *Agent, j *job, isReapply bool) error {
 	if err := checkGroups(j.SecurityGroups...); err != nil {
 		return err
 	}
-	if err := a.images(*j.VM); err != nil {
+	if err := a.checkImages(*j.VM); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
+	stalled := time.AfterFunc(a.times.stallLimit, func() { cancel(errStalled) })
 	defer stalled.Stop()
 	if err := a.state.noteVMBegun(*j.VM); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
-	return explain(ctx, a.hypervisor.ApplyVM(ctx, hypervisor.Apply{
+	return withLimitCause(ctx, a.hypervisor.ApplyVM(ctx, hypervisor.Apply{
 		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, Reapply: isReapply,
-		Stamped: a.state.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.state.createdDisks(j.VM.ID)),
-		FirstBoot: func(ctx context.Context) (map[string][]byte, error) { return firstBoot(ctx, a, *j.VM) },
-		Whole: func(ref fleet.Volref) error {
+		AppliedGeneration: a.state.appliedGeneration(j.VM.ID), CreatedDisks: slices.Concat(j.CreatedDisks, a.state.createdDisks(j.VM.ID)),
+		FirstBoot: func(ctx context.Context) (map[string][]byte, error) { return fetchFirstBoot(ctx, a, *j.VM) },
+		RecordDisk: func(ref fleet.Volref) error {
 			if err := a.state.noteDisk(*j.VM, ref); err != nil {
 				return fmt.Errorf("the disk %s was created, but the agent cannot record it: %w", ref.Volume, err)
 			}
 			return nil
 		},
 		Progress: func(percent int, note string) {
-			stalled.Reset(a.times.stall)
+			stalled.Reset(a.times.stallLimit)
 			j.notifier.notify(percent, note)
 		},
 	}))
@@ -136,12 +136,12 @@ func applySpec(ctx context.Context, a *Agent, j *job, isReapply bool) error {
 
 // shutdown asks the guest to power off, repeats the request, and waits until the guest is off.
 func shutdown(ctx context.Context, a *Agent, j *job) error {
-	return a.untilOff(ctx, j, func(s fleet.VMStatus) (over, ask bool) { return isOff(s.Power), true })
+	return a.shutDownUntil(ctx, j, func(s fleet.VMStatus) (over, ask bool) { return isOff(s.Power), true })
 }
 
 // sameRun is the tolerance for the reported start time of one run, which moves with the host's clock. No guest shuts
 // down and starts again within that time.
-const sameRun = 2 * time.Second
+const runTolerance = 2 * time.Second
 
 // restart ends the run that the job names, and starts the VM with its current definition. Any other run is the
 // restarted one already, so a repeated or resumed job does not end a second run.
@@ -151,7 +151,7 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	}
 	var unknownStart, newer bool
 	var since time.Time // since when the host has not reported the run's start
-	err := a.untilOff(ctx, j, func(s fleet.VMStatus) (over, ask bool) {
+	err := a.shutDownUntil(ctx, j, func(s fleet.VMStatus) (over, ask bool) {
 		switch {
 		case isOff(s.Power):
 			return true, false
@@ -161,26 +161,26 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 			if since.IsZero() {
 				since = time.Now()
 			}
-			unknownStart = time.Since(since) >= a.times.askAgain
+			unknownStart = time.Since(since) >= a.times.shutdownRepeat
 			return unknownStart, false
 		}
 		since = time.Time{}
-		newer = s.StartedAt.Sub(*j.Args.Run) > sameRun
+		newer = s.StartedAt.Sub(*j.Args.Run) > runTolerance
 		return newer, !newer
 	})
 	switch {
 	case err != nil:
 		return err
 	case unknownStart:
-		a.record(j.VM.ID, func(k *vmState) { k.StopRequested = false })
+		a.updateVMState(j.VM.ID, func(k *vmState) { k.StopRequested = false })
 		return fleet.Errorf(fleet.Conflict, "The host does not report when the VM was started, so a restart cannot be verified. Shut the VM down, then start it.")
 	case newer: // the new run may still be starting, because an agent was killed during the start
 		if err := a.state.updateVM(j.VM.ID, func(k *vmState) { k.StopRequested = false }); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)
+		ctx, cancel := context.WithTimeoutCause(ctx, a.times.startLimit, errOverdue)
 		defer cancel()
-		return explain(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
+		return withLimitCause(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
 	}
 	if !a.slots.TryAcquire(1) {
 		j.notifier.notify(0, "Waiting for other jobs of this host")
@@ -189,7 +189,7 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 		}
 	}
 	defer a.slots.Release(1)
-	if a.life.Err() != nil {
+	if a.runContext.Err() != nil {
 		j.cancel(errStopping) // the next agent starts the VM
 		return errStopping
 	}
@@ -198,12 +198,12 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 
 // untilOff asks the guest to shut down until look reports that the wait is over. look also reports whether the guest
 // may be asked in its current state.
-func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) (over, ask bool)) error {
+func (a *Agent) shutDownUntil(ctx context.Context, j *job, look func(fleet.VMStatus) (over, ask bool)) error {
 	if err := a.state.noteStopRequest(j.VM.ID, a.bootID()); err != nil {
 		return err
 	}
-	late := time.After(a.times.shutdown)
-	poll := time.NewTicker(a.times.poll)
+	late := time.After(a.times.shutdownLimit)
+	poll := time.NewTicker(a.times.pollInterval)
 	defer poll.Stop()
 	var askedAt time.Time
 	for {
@@ -216,8 +216,8 @@ func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) 
 		if over {
 			return nil
 		}
-		if ask && time.Since(askedAt) >= a.times.askAgain {
-			if err := a.within(ctx, func(ctx context.Context) error { return a.hypervisor.ShutdownVM(ctx, j.VM.ID) }); err != nil {
+		if ask && time.Since(askedAt) >= a.times.shutdownRepeat {
+			if err := a.withCallLimit(ctx, func(ctx context.Context) error { return a.hypervisor.ShutdownVM(ctx, j.VM.ID) }); err != nil {
 				return err
 			}
 			askedAt = time.Now()
@@ -227,14 +227,14 @@ func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) 
 		select {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
-		case <-a.life.Done():
+		case <-a.runContext.Done():
 			j.cancel(errStopping) // the next agent continues the wait after the lease expires
 			return errStopping
 		case <-late:
 			if err != nil {
 				return err
 			}
-			return fleet.Errorf(fleet.Conflict, "The guest did not power off within %s. Force it off, or look at its console.", formatDuration(a.times.shutdown))
+			return fleet.Errorf(fleet.Conflict, "The guest did not power off within %s. Force it off, or look at its console.", formatDuration(a.times.shutdownLimit))
 		case <-moved:
 		case <-poll.C:
 		}
@@ -242,7 +242,7 @@ func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) 
 }
 
 func (a *Agent) vmStatus(ctx context.Context, id fleet.VMID) (status fleet.VMStatus, err error) {
-	err = a.within(ctx, func(ctx context.Context) (err error) {
+	err = a.withCallLimit(ctx, func(ctx context.Context) (err error) {
 		status, _, err = a.hypervisor.VM(ctx, id)
 		return err
 	})
@@ -250,10 +250,10 @@ func (a *Agent) vmStatus(ctx context.Context, id fleet.VMID) (status fleet.VMSta
 }
 
 // within calls call with the deadline of one short call.
-func (a *Agent) within(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.times.call, errOverdue)
+func (a *Agent) withCallLimit(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.times.callLimit, errOverdue)
 	defer cancel()
-	return explain(ctx, call(ctx))
+	return withLimitCause(ctx, call(ctx))
 }
 
 // formatDuration formats a duration for people: "3 minutes".

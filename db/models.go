@@ -683,7 +683,7 @@ type VMPlan struct {
 	VM        fleet.VM
 	Asked     []byte
 	Changes   []fleet.Change
-	Drawing   *fleet.Drawing
+	Drawing   *fleet.DefinitionDiff
 	Failed    bool
 	AskedAt   time.Time
 }

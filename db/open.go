@@ -35,7 +35,7 @@ func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) 
 }
 
 // spare is the number of connections that OpenReady keeps idle if it may open at least four times as many.
-const spare = 4
+const spareConnections = 4
 
 // OpenReady works like Open for a pool under constant load. It runs ready on each new connection before use, and keeps
 // some connections idle for bursts. An error of ready discards the connection.
@@ -62,7 +62,7 @@ func OpenReady(ctx context.Context, url string, maxConns int, ready func(context
 		return ready(ctx, conn)
 	}
 	if ready != nil {
-		cfg.MinIdleConns = min(spare, cfg.MaxConns/4)
+		cfg.MinIdleConns = min(spareConnections, cfg.MaxConns/4)
 	}
 	cfg.PrepareConn = new(replanner).prepare
 	leave := resetOnStandby(cfg.ConnConfig)

@@ -33,7 +33,7 @@ func TestPlansOfEmptyTablesServeFullTables(t *testing.T) {
 	}
 	t.Cleanup(earlyPool.Close)
 	mustRun(t, earlyPool, `SET plan_cache_mode = force_generic_plan`)
-	var all []planned
+	var all []plannedStatement
 	for m := range reflect.TypeFor[*db.Queries]().Methods() {
 		if m.Type.NumIn() > 1 && m.Type.In(1) == reflect.TypeFor[context.Context]() {
 			all = append(all, plan(t, earlyPool, m))
@@ -44,7 +44,7 @@ func TestPlansOfEmptyTablesServeFullTables(t *testing.T) {
 	}
 	fill(t, full)
 	testkit.KeepOnline(t, full)
-	probe := all[slices.IndexFunc(all, func(p planned) bool { return p.name == "GetVM" })]
+	probe := all[slices.IndexFunc(all, func(p plannedStatement) bool { return p.name == "GetVM" })]
 	for late := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		if read, _, err := probe.run(t, earlyPool, false); err != nil || read <= fewBlocks {
 			break

@@ -55,16 +55,16 @@ func TestLockedTableDoesNotBlockConnections(t *testing.T) {
 }
 
 // planned is a statement that the server planned while the tables were empty.
-type planned struct {
+type plannedStatement struct {
 	name, sql string
 	params    []uint32 // parameter types
 	method    reflect.Method
 }
 
 // plan prepares the method's statement and makes the server plan it.
-func plan(t *testing.T, pool *pgxpool.Pool, m reflect.Method) planned {
+func plan(t *testing.T, pool *pgxpool.Pool, m reflect.Method) plannedStatement {
 	t.Helper()
-	p := planned{name: m.Name, method: m}
+	p := plannedStatement{name: m.Name, method: m}
 	p.sql, _ = p.capture(t, false)
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {
@@ -83,7 +83,7 @@ func plan(t *testing.T, pool *pgxpool.Pool, m reflect.Method) planned {
 }
 
 // hasArgument reports whether the statement has an argument of that name.
-func (p planned) hasArgument(field string) bool {
+func (p plannedStatement) hasArgument(field string) bool {
 	if p.method.Type.NumIn() < 3 || p.method.Type.In(2).Kind() != reflect.Struct {
 		return false
 	}
@@ -92,7 +92,7 @@ func (p planned) hasArgument(field string) bool {
 }
 
 // capture returns the method's SQL and arguments. Arguments that are IDs name existing objects.
-func (p planned) capture(t *testing.T, tenant bool) (sql string, args []any) {
+func (p plannedStatement) capture(t *testing.T, tenant bool) (sql string, args []any) {
 	t.Helper()
 	var recorder recorder
 	in := []reflect.Value{reflect.ValueOf(db.New(&recorder)), reflect.ValueOf(t.Context())}
@@ -107,11 +107,11 @@ func (p planned) capture(t *testing.T, tenant bool) (sql string, args []any) {
 }
 
 // check fails the test if the statement reads more blocks than its limit.
-func (p planned) check(t *testing.T, pool *pgxpool.Pool, tenant bool) {
+func (p plannedStatement) check(t *testing.T, pool *pgxpool.Pool, tenant bool) {
 	t.Helper()
 	read, plan, err := p.run(t, pool, tenant)
 	bound := fewBlocks
-	if more, ok := readMore[p.name]; ok {
+	if more, ok := blockLimits[p.name]; ok {
 		bound = more.blocks
 	}
 	switch {
@@ -123,7 +123,7 @@ func (p planned) check(t *testing.T, pool *pgxpool.Pool, tenant bool) {
 }
 
 // run executes the planned statement and rolls it back. read is the number of blocks of 8 KiB that it read.
-func (p planned) run(t *testing.T, pool *pgxpool.Pool, tenant bool) (read int, plan string, err error) {
+func (p plannedStatement) run(t *testing.T, pool *pgxpool.Pool, tenant bool) (read int, plan string, err error) {
 	t.Helper()
 	_, args := p.capture(t, tenant)
 	literals := make([]string, len(args))

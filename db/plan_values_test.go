@@ -14,18 +14,18 @@ import (
 
 // IDs of rows created by fill.
 const (
-	aHost    = "00000000-0000-7000-8000-000000000001"
-	aProject = "00000000-0000-7000-8000-000000001001"
-	aPool    = "00000000-0000-7000-8000-000000002001"
-	aNetwork = "00000000-0000-7000-8000-000000003000"
-	aVM      = "00000000-0000-7000-8000-000001000200" // a VM on aHost
-	aTask    = "ffff0000-0000-7000-8000-000000000007" // created in the far future
-	aUser    = "user-7"
-	anID     = "id-7" // ID of any other kind of object
+	someHostID    = "00000000-0000-7000-8000-000000000001"
+	someProjectID = "00000000-0000-7000-8000-000000001001"
+	somePoolID    = "00000000-0000-7000-8000-000000002001"
+	someNetworkID = "00000000-0000-7000-8000-000000003000"
+	someVMID      = "00000000-0000-7000-8000-000001000200" // a VM on aHost
+	someTaskID    = "ffff0000-0000-7000-8000-000000000007" // created in the far future
+	someUserID    = "user-7"
+	someID     = "id-7" // ID of any other kind of object
 )
 
 // readMore lists the statements that may read more than fewBlocks, with the reason.
-var readMore = map[string]struct {
+var blockLimits = map[string]struct {
 	blocks int
 	why    string
 }{
@@ -58,7 +58,7 @@ var readMore = map[string]struct {
 
 // value returns an argument that refers to an existing object. field is the argument's name, or "" for a single unnamed
 // argument.
-func (p planned) value(t *testing.T, field string, of reflect.Type, tenant bool) reflect.Value {
+func (p plannedStatement) value(t *testing.T, field string, of reflect.Type, tenant bool) reflect.Value {
 	t.Helper()
 	v := reflect.New(of).Elem()
 	if arguments, ok := arguments[p.name+"."+field]; ok {
@@ -66,9 +66,9 @@ func (p planned) value(t *testing.T, field string, of reflect.Type, tenant bool)
 		return v
 	}
 	if id, ok := map[reflect.Type]string{
-		reflect.TypeFor[fleet.HostID](): aHost, reflect.TypeFor[fleet.ProjectID](): aProject, reflect.TypeFor[fleet.PoolID](): aPool, reflect.TypeFor[fleet.NetworkID](): aNetwork,
-		reflect.TypeFor[fleet.VMID](): aVM, reflect.TypeFor[fleet.TaskID](): aTask, reflect.TypeFor[fleet.JobID](): aTask, reflect.TypeFor[fleet.UserID](): aUser,
-		reflect.TypeFor[fleet.Subject](): "vm:" + aVM, reflect.TypeFor[fleet.ImageID](): anID, reflect.TypeFor[fleet.ImageVersionID](): anID, reflect.TypeFor[fleet.TemplateID](): anID, reflect.TypeFor[fleet.TemplateVersionID](): anID, reflect.TypeFor[fleet.ScheduleID](): anID, reflect.TypeFor[fleet.StartImageID](): anID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
+		reflect.TypeFor[fleet.HostID](): someHostID, reflect.TypeFor[fleet.ProjectID](): someProjectID, reflect.TypeFor[fleet.PoolID](): somePoolID, reflect.TypeFor[fleet.NetworkID](): someNetworkID,
+		reflect.TypeFor[fleet.VMID](): someVMID, reflect.TypeFor[fleet.TaskID](): someTaskID, reflect.TypeFor[fleet.JobID](): someTaskID, reflect.TypeFor[fleet.UserID](): someUserID,
+		reflect.TypeFor[fleet.Subject](): "vm:" + someVMID, reflect.TypeFor[fleet.ImageID](): someID, reflect.TypeFor[fleet.ImageVersionID](): someID, reflect.TypeFor[fleet.TemplateID](): someID, reflect.TypeFor[fleet.TemplateVersionID](): someID, reflect.TypeFor[fleet.ScheduleID](): someID, reflect.TypeFor[fleet.StartImageID](): someID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
 	}[of]; ok {
 		v.SetString(id)
 		return v
@@ -105,7 +105,7 @@ func (p planned) value(t *testing.T, field string, of reflect.Type, tenant bool)
 // textOf returns the value of a string argument by its name.
 func textOf(field string) string {
 	for _, w := range []struct{ word, text string }{
-		{"Host", aHost}, {"Project", aProject}, {"Pool", aPool}, {"Network", aNetwork}, {"VM", aVM}, {"Id", aVM}, {"ID", anID},
+		{"Host", someHostID}, {"Project", someProjectID}, {"Pool", somePoolID}, {"Network", someNetworkID}, {"VM", someVMID}, {"Id", someVMID}, {"ID", someID},
 	} {
 		if strings.HasPrefix(field, w.word) || strings.HasSuffix(field, w.word) {
 			return w.text
@@ -117,7 +117,7 @@ func textOf(field string) string {
 	case "Kind":
 		return "vm.start"
 	}
-	return anID
+	return someID
 }
 
 // arguments has the arguments that cannot be derived from their names and types.
@@ -127,42 +127,42 @@ var arguments = map[string]any{
 	"AddSteps.ID": new(fleet.TaskID("new")), "AddSteps.Ids": []string{"new-1"}, "AddTicket.Hash": []byte("new"), "AddUser.ID": fleet.UserID("new"), "AddUser.Name": "new",
 	"AddExport.Format": "ova", "AddExport.ID": fleet.ExportID("new"),
 	"AddVM.ID": fleet.VMID("new"), "AddVM.Labels": map[string]string{}, "ChangeVM.Labels": map[string]string{}, "NoteDone.ID": fleet.TaskID("new"),
-	"DiskMoved.Disk": []byte(`{"poolId":"` + aPool + `","volume":"none"}`), "DiskMoved.Moved": []byte(`{}`),
+	"DiskMoved.Disk": []byte(`{"poolId":"` + somePoolID + `","volume":"none"}`), "DiskMoved.Moved": []byte(`{}`),
 	"AddTransfer.ToHost": fleet.HostID("00000000-0000-7000-8000-000000000002"), "NoteLeft.Disks": []byte(`[]`), "VMLeft.Disks": []byte(`[]`),
 	"AddPlan.ID": fleet.PlanID("new"), "AddSchedule.ID": fleet.ScheduleID("new"), "AddPlan.Asked": []byte(`{}`), "QueuePlan.ID": fleet.JobID("new"), "AddTaskEdit.Edit": []byte(`{}`), "AddTaskEdit.TaskID": fleet.TaskID("ffff0000-0000-7000-8000-000000000009"),
-	"QueueConsole.ID": fleet.JobID("new"), "QueueUploadOpen.ID": fleet.JobID("new"), "QueueVolumeRead.ID": fleet.JobID("new"), "AwaitVolume.JobID": "aside-1", "AddUpload.ID": fleet.UploadID("new"), "AwaitUploadHost.PairID": fleet.PairID("new"), "QueueJob.ID": "new", "JoinQueue.ID": fleet.JobID("new"), "JoinQueue.Child": (*string)(nil), "SaveView.ID": fleet.ViewID("new"), "Assign.ObjectID": aPool,
+	"QueueConsole.ID": fleet.JobID("new"), "QueueUploadOpen.ID": fleet.JobID("new"), "QueueVolumeRead.ID": fleet.JobID("new"), "AwaitVolume.JobID": "aside-1", "AddUpload.ID": fleet.UploadID("new"), "AwaitUploadHost.PairID": fleet.PairID("new"), "QueueJob.ID": "new", "JoinQueue.ID": fleet.JobID("new"), "JoinQueue.Child": (*string)(nil), "SaveView.ID": fleet.ViewID("new"), "Assign.ObjectID": somePoolID,
 	"AddNetwork.ID": fleet.NetworkID("new"), "AddNetwork.Name": "new", "MarkNetworkDeleted.": fleet.NetworkID("defined"), "EndNetwork.": "defined", "LockNetwork.": fleet.NetworkID("defined"),
-	"SetSelector.ObjectID": aPool, "SelectorOf.ObjectID": aPool, "DropSelector.ObjectID": aPool, "ExcludeHosts.ObjectID": aPool, "IncludeAllHosts.ObjectID": aPool, "IncludeHosts.ObjectID": aPool, "ExcludeReleasedHosts.ObjectID": aPool, "LabelledWithout.ObjectID": aPool, "LeftOut.ObjectID": aPool, "AssignedBeside.ObjectID": aPool, "HostsLabelled.ObjectID": aPool, "AssignmentsNotHealthy.ObjectID": aPool,
-	"SetSelector.Pairs": map[string]string{"rack": "8"}, "LabelledWithout.Most": int32(200), "ExcludeHosts.Hosts": []string{aHost}, "ExcludeHosts.Whys": []string{"other"}, "IncludeHosts.Hosts": []string{aHost},
+	"SetSelector.ObjectID": somePoolID, "SelectorOf.ObjectID": somePoolID, "DropSelector.ObjectID": somePoolID, "ExcludeHosts.ObjectID": somePoolID, "IncludeAllHosts.ObjectID": somePoolID, "IncludeHosts.ObjectID": somePoolID, "ExcludeReleasedHosts.ObjectID": somePoolID, "LabelledWithout.ObjectID": somePoolID, "LeftOut.ObjectID": somePoolID, "AssignedBeside.ObjectID": somePoolID, "HostsLabelled.ObjectID": somePoolID, "AssignmentsNotHealthy.ObjectID": somePoolID,
+	"SetSelector.Pairs": map[string]string{"rack": "8"}, "LabelledWithout.Most": int32(200), "ExcludeHosts.Hosts": []string{someHostID}, "ExcludeHosts.Whys": []string{"other"}, "IncludeHosts.Hosts": []string{someHostID},
 	"HostsLabelled.Pairs": []byte(`{"rack": "7"}`), "HostsLabelled.Keys": []string{"ssd"},
 	"AddTemplate.ID": fleet.TemplateID("new"), "AddTemplate.Name": "new", "AddTemplateVersion.ID": fleet.TemplateVersionID("new"), "ChangeTemplate.Name": "another",
-	"AddTemplateImage.ID": fleet.ImageID("new"), "AddTemplateImage.Name": "new", "AddVMOrder.Request": []byte("{}"), "VMsCreatedFrom.Versions": []string{anID},
+	"AddTemplateImage.ID": fleet.ImageID("new"), "AddTemplateImage.Name": "new", "AddVMOrder.Request": []byte("{}"), "VMsCreatedFrom.Versions": []string{someID},
 	"AddStartImage.ID": fleet.StartImageID("new"), "AddStartImage.Name": "new", "AddStartImage.Most": int64(10000), "ChangeStartImage.Name": "another", "AddImage.ID": fleet.ImageID("new"), "AddImage.Name": "new", "AddImageVersion.ID": fleet.ImageVersionID("new"), "AddStep.ID": fleet.JobID("new"), "WaitFor.Others": []string{},
 	"AddNetworks.":               []byte(`[{"id": "new", "name": "new", "kind": "bridge"}]`),
-	"EndJobs.Ids":                []string{aTask},
+	"EndJobs.Ids":                []string{someTaskID},
 	"EndJobs.States":             []string{"done"},
-	"SettleAssignments.Ids":      []string{aPool},
+	"SettleAssignments.Ids":      []string{somePoolID},
 	"SettleAssignments.Nouns":    []string{"pool"},
 	"SettleAssignments.Statuses": []string{`{"state": "active"}`},
-	"SettleVMs.Ids":              []string{aVM},
+	"SettleVMs.Ids":              []string{someVMID},
 	"SettleVMs.Statuses":         []string{`{"power": "stopped"}`},
 	"Heartbeats.Loads":           []string{"null"},
-	"LockResults.Ids":            []string{aTask},
-	"RenewLeases.Ids":            []string{aTask},
-	"ReportAssignments.Pools":    []byte(`[{"id": "` + aPool + `", "status": {"state": "inactive"}}]`),
+	"LockResults.Ids":            []string{someTaskID},
+	"RenewLeases.Ids":            []string{someTaskID},
+	"ReportAssignments.Pools":    []byte(`[{"id": "` + somePoolID + `", "status": {"state": "inactive"}}]`),
 	"ReportAssignments.Networks": []byte(`[{"kind": "libvirt", "name": "default", "status": {"active": false}}]`),
-	"ReportFilterCounts.Nics":    []string{`[{"id": "` + aVM + `", "mac": "52:54:00:00:00:01", "sinceMs": 1, "rules": []}]`},
+	"ReportFilterCounts.Nics":    []string{`[{"id": "` + someVMID + `", "mac": "52:54:00:00:00:01", "sinceMs": 1, "rules": []}]`},
 	"ReportGroups.Groups":        []byte(`[{"id": "id-7", "changed": "by somebody"}]`),
 	"ReportDiscoveredVMs.Found":  []byte(`[{"id": "id-7", "name": "other", "status": {}}]`),
-	"ReportVMs.Vms":              []byte(`[{"id": "` + aVM + `", "generation": 1, "status": {"power": "stopped"}}]`),
-	"VMsUnrecorded.Vms":          []byte(`[{"id": "` + aVM + `", "stamped": 2}]`),
-	"SightVMs.Seen":              []byte(`[{"id": "` + aVM + `", "power": "stopped", "generation": 1, "proven": true}]`),
-	"StrangeDomains.Domains":     []byte(`[{"id": "` + aVM + `", "proof": ""}]`),
+	"ReportVMs.Vms":              []byte(`[{"id": "` + someVMID + `", "generation": 1, "status": {"power": "stopped"}}]`),
+	"VMsUnrecorded.Vms":          []byte(`[{"id": "` + someVMID + `", "stamped": 2}]`),
+	"SightVMs.Seen":              []byte(`[{"id": "` + someVMID + `", "power": "stopped", "generation": 1, "proven": true}]`),
+	"StrangeDomains.Domains":     []byte(`[{"id": "` + someVMID + `", "proof": ""}]`),
 	"ReportGuests.Readings":      []string{"{}"},
 	"EndGuestRun.Output":         []byte(`{}`),
 	"ProtectVM.Expiry":           fleet.ExpiresSoon,
 	"SetExpiry.Expiry":           fleet.ExpiresSoon,
-	"TasksSeen.Ids":              []string{aTask},
+	"TasksSeen.Ids":              []string{someTaskID},
 }
 
 // fill fills all tables. PostgreSQL does not update its statistics.
@@ -196,7 +196,7 @@ var fills = []string{
 	`INSERT INTO tasks (id, parent_id, kind, subject, subject_name, created_by, pending, held, stage, stage_wait)
 		SELECT '00000000-0000-7000-c000-' || lpad(n::text, 12, '0'), '00000000-0000-7000-c000-000000000000', 'vm.start', 'vm:' || n, 'vm', 'ann', true, true, n, 1 FROM generate_series(1, 2) n`,
 	`INSERT INTO idempotency (user_id, key, request) SELECT 'user-' || n % 5000, 'id-' || n, '' FROM generate_series(1, 50000) n`,
-	`INSERT INTO console_tickets (hash, console_id, vm_id, user_id, session, expires_at) SELECT ('id-' || n)::bytea, 'id-' || n, '` + aVM + `', 'user-' || n % 5000, 'id-' || n, now() FROM generate_series(1, 20000) n`,
+	`INSERT INTO console_tickets (hash, console_id, vm_id, user_id, session, expires_at) SELECT ('id-' || n)::bytea, 'id-' || n, '` + someVMID + `', 'user-' || n % 5000, 'id-' || n, now() FROM generate_series(1, 20000) n`,
 	`INSERT INTO login_throttle (key, failures, last_at) SELECT 'id-' || n, 1, now() FROM generate_series(1, 20000) n`,
 	`INSERT INTO join_tokens (id, hash, created_by, expires_at) SELECT 'id-' || n, ('id-' || n)::bytea, 'me', now() + interval '1 day' FROM generate_series(1, 5000) n`,
 	`INSERT INTO audit (actor, action, subject, name) SELECT 'me', 'vm.apply', 'vm:id-' || n % 10000, 'x' FROM generate_series(1, 50000) n`,
@@ -205,17 +205,17 @@ var fills = []string{
 	`INSERT INTO networks (id, name, kind, spec) VALUES ('defined', 'defined', 'libvirt', '{"mode": "nat"}')`,
 	`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', 'id-' || n, h.id, '{"active":true}' FROM hosts h, generate_series(1, 50) n`,
 	`UPDATE hosts SET spec = jsonb_build_object('labels', jsonb_build_object('rack', (right(id, 3)::integer % 20)::text, 'ssd', 'yes')) WHERE id <> 'bare'`,
-	`INSERT INTO selectors (noun, object_id, selector, pairs, keys) VALUES ('pool', '` + aPool + `', 'rack=7, ssd', '{"rack": "7"}', '{ssd}'), ('net', 'defined', 'rack=9', '{"rack": "9"}', '{}')`,
+	`INSERT INTO selectors (noun, object_id, selector, pairs, keys) VALUES ('pool', '` + somePoolID + `', 'rack=7, ssd', '{"rack": "7"}', '{ssd}'), ('net', 'defined', 'rack=9', '{"rack": "9"}', '{}')`,
 	`INSERT INTO left_out (noun, object_id, host_id, why) SELECT 'net', 'defined', id, 'taken' FROM hosts WHERE spec->'labels'->>'rack' = '9'`,
 	`INSERT INTO start_images (id, name, url, file) SELECT 'id-' || n, 'start ' || n, 'https://example.org/a', 'a' FROM generate_series(1, 2000) n`,
 	`INSERT INTO images (id, name, created_by) SELECT 'id-' || n, 'image ' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) SELECT 'id-' || n, 'id-' || n, 1, 'raw', 1, 'me' FROM generate_series(1, 2000) n`,
-	`INSERT INTO image_copies (version_id, pool_id, volume, added_by) SELECT 'id-' || n, '` + aPool + `', 'id-' || n, 'me' FROM generate_series(1, 2000) n`,
-	`INSERT INTO templates (id, project_id, name, created_by) SELECT 'id-' || n, '` + aProject + `', 'template ' || n, 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO image_copies (version_id, pool_id, volume, added_by) SELECT 'id-' || n, '` + somePoolID + `', 'id-' || n, 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO templates (id, project_id, name, created_by) SELECT 'id-' || n, '` + someProjectID + `', 'template ' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO template_versions (id, template_id, number, spec, created_by) SELECT 'id-' || n, 'id-' || n, 1, '{}', 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO snapshot_schedules (id, vm_id, spec, created_by, next_at, look_at) SELECT 'id-' || n, v.id, '{}', 'me', now() + n * interval '1 minute', now() + n * interval '1 minute'
 	 FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM vms LIMIT 2000) v`,
-	`INSERT INTO snapshot_runs (schedule_id, due, snapshot_id, task_id) SELECT s.id, now() - n * interval '1 day', s.id || n, '` + aTask + `' FROM snapshot_schedules s, generate_series(1, 6) n`,
+	`INSERT INTO snapshot_runs (schedule_id, due, snapshot_id, task_id) SELECT s.id, now() - n * interval '1 day', s.id || n, '` + someTaskID + `' FROM snapshot_schedules s, generate_series(1, 6) n`,
 	`INSERT INTO template_grants (template_id, granted_by) SELECT 'id-' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO images (id, template_id, name, created_by) SELECT 'own-' || n, 'id-' || n, 'template ' || n || ' disk 1', 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO vm_orders (task_id, request) SELECT 'id-' || n, '{}' FROM generate_series(1, 2000) n`,
@@ -224,18 +224,18 @@ var fills = []string{
 	`WITH made AS (
 		INSERT INTO tasks (id, kind, subject, subject_name, host_id, project_id, created_by, user_id, state, ended_at)
 		SELECT 'ffff0000-0000-7000-8000-' || lpad(n::text, 12, '0'), 'vm.start', 'vm:00000000-0000-7000-8000-' || lpad((1000000 + n % 20000)::text, 12, '0'), 'v', '00000000-0000-7000-8000-' || lpad((1 + n % 200)::text, 12, '0'),
-			'` + aProject + `', 'user-' || n % 5000, 'user-' || n % 5000, CASE WHEN n % 20 = 1 AND n <= 20000 THEN 'queued' WHEN n % 20 = 2 THEN 'running' WHEN n % 100 = 3 THEN 'failed' ELSE 'done' END,
+			'` + someProjectID + `', 'user-' || n % 5000, 'user-' || n % 5000, CASE WHEN n % 20 = 1 AND n <= 20000 THEN 'queued' WHEN n % 20 = 2 THEN 'running' WHEN n % 100 = 3 THEN 'failed' ELSE 'done' END,
 			CASE WHEN n % 20 > 2 THEN now() - interval '2 days' + n * interval '1 second' END
 		FROM generate_series(1, 40000) n RETURNING id, host_id, kind, subject, state, ended_at)
 	INSERT INTO jobs (id, task_id, host_id, kind, subject, generation, state, attempt, lease_until, ended_at)
 	SELECT id, id, host_id, kind, subject, 1, state, 1, CASE WHEN state = 'running' THEN now() + interval '1 hour' END, ended_at FROM made`,
-	`INSERT INTO jobs (id, host_id, kind, subject, generation, state, ended_at) SELECT 'aside-' || n, '` + aHost + `', 'console.open', 'vm:id-' || n, 1, 'done', now() FROM generate_series(1, 5000) n`,
-	`INSERT INTO vm_plans (id, user_id, project_id, host_id, vm_id, vm, asked, asked_at) SELECT 'id-' || n, 'user-' || n % 5000, '` + aProject + `', '` + aHost + `', 'id-' || n, '{}', '{}', now() - n * interval '1 second' FROM generate_series(1, 3500) n`,
+	`INSERT INTO jobs (id, host_id, kind, subject, generation, state, ended_at) SELECT 'aside-' || n, '` + someHostID + `', 'console.open', 'vm:id-' || n, 1, 'done', now() FROM generate_series(1, 5000) n`,
+	`INSERT INTO vm_plans (id, user_id, project_id, host_id, vm_id, vm, asked, asked_at) SELECT 'id-' || n, 'user-' || n % 5000, '` + someProjectID + `', '` + someHostID + `', 'id-' || n, '{}', '{}', now() - n * interval '1 second' FROM generate_series(1, 3500) n`,
 	`INSERT INTO task_edits (task_id, edit) SELECT id, '{}' FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id DESC LIMIT 5000`,
 	`INSERT INTO uploads (id, task_id, user_id, host_id, pool_id, volume, size_bytes)
-		SELECT id, id, user_id, host_id, '` + aPool + `', 'v', 1 FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id LIMIT 10000`,
+		SELECT id, id, user_id, host_id, '` + somePoolID + `', 'v', 1 FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id LIMIT 10000`,
 	`INSERT INTO exports (id, vm_id, project_id, task_id, pool_id, host_id, volume, format, created_by, expires_at)
-		SELECT id, 'id-' || id, 'project-' || right(id, 3), id, CASE WHEN right(id, 2) = '00' THEN '` + aPool + `' ELSE 'pool-' || right(id, 3) END, host_id, 'v', 'ova', 'me', now() + interval '1 day' FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id LIMIT 5000`,
+		SELECT id, 'id-' || id, 'project-' || right(id, 3), id, CASE WHEN right(id, 2) = '00' THEN '` + somePoolID + `' ELSE 'pool-' || right(id, 3) END, host_id, 'v', 'ova', 'me', now() + interval '1 day' FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id LIMIT 5000`,
 	`INSERT INTO upload_pairs (pair_id, upload_id, session) SELECT id, id, 's' FROM uploads`,
 	`RESET session_replication_role`,
 }

@@ -73,7 +73,7 @@ SELECT tell('vm:' || answered.vm_id) FROM answered WHERE answered.vm_id IS NOT N
 `
 
 type AnswerPlanParams struct {
-	Drawing *fleet.Drawing
+	Drawing *fleet.DefinitionDiff
 	Failed  bool
 	ID      fleet.PlanID
 	HostID  fleet.HostID

@@ -26,12 +26,12 @@ var contentTypes = map[string]string{
 type asset struct {
 	plain       []byte
 	contentType string
-	packed      map[string]func() []byte // compressed content by encoding, computed at first use
+	compressed      map[string]func() []byte // compressed content by encoding, computed at first use
 }
 
 // codings are the encodings of compressed files, the best first. Each file is compressed once per encoding, at the
 // highest level.
-var codings = []struct {
+var encodings = []struct {
 	name string
 	to   func(io.Writer) io.WriteCloser
 }{
@@ -48,10 +48,10 @@ func newAsset(name string, content []byte) *asset {
 		contentType = "text/plain; charset=utf-8"
 	}
 	packed := map[string]func() []byte{}
-	for _, coding := range codings {
+	for _, coding := range encodings {
 		packed[coding.name] = sync.OnceValue(func() []byte { return compress(content, coding.to) })
 	}
-	return &asset{plain: content, contentType: contentType, packed: packed}
+	return &asset{plain: content, contentType: contentType, compressed: packed}
 }
 
 func compress(content []byte, to func(io.Writer) io.WriteCloser) []byte {
@@ -89,9 +89,9 @@ func Handler() http.Handler {
 		header.Set("Content-Type", file.contentType)
 		header.Set("Vary", "Accept-Encoding")
 		body := file.plain
-		if coding := taken(r.Header.Get("Accept-Encoding")); coding != "" {
+		if coding := bestEncoding(r.Header.Get("Accept-Encoding")); coding != "" {
 			header.Set("Content-Encoding", coding)
-			body = file.packed[coding]()
+			body = file.compressed[coding]()
 		}
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 		if r.Method == http.MethodGet {
@@ -101,9 +101,9 @@ func Handler() http.Handler {
 }
 
 // taken returns the best encoding in codings that an Accept-Encoding header with the value accepted allows; empty: none.
-func taken(accepted string) string {
-	for _, coding := range codings {
-		if Takes(accepted, coding.name) {
+func bestEncoding(accepted string) string {
+	for _, coding := range encodings {
+		if AcceptsEncoding(accepted, coding.name) {
 			return coding.name
 		}
 	}
@@ -111,7 +111,7 @@ func taken(accepted string) string {
 }
 
 // Takes reports whether an Accept-Encoding header with the value accepted allows the encoding coding.
-func Takes(accepted, coding string) bool {
+func AcceptsEncoding(accepted, coding string) bool {
 	for one := range strings.SplitSeq(accepted, ",") {
 		name, quality, _ := strings.Cut(strings.TrimSpace(one), ";")
 		quality = strings.ReplaceAll(quality, " ", "")

@@ -17,7 +17,7 @@ import (
 func VMPath(id fleet.VMID, below ...string) string { return pathOf(fleet.TypeVM, id, below) }
 
 // FoundPath is the address of an unmanaged VM's page.
-func FoundPath(host fleet.HostID, id fleet.VMID) string {
+func DiscoveredPath(host fleet.HostID, id fleet.VMID) string {
 	return HostPath(host, "found", string(id))
 }
 
@@ -63,17 +63,17 @@ func TaskPath(id fleet.TaskID, below ...string) string { return pathOf(fleet.Typ
 
 // MenuPath is the address of an object's context menu.
 func MenuPath[I ~string](n fleet.ResourceType, id I) string {
-	return "/menus/" + n.Is().Label + "/" + url.PathEscape(string(id))
+	return "/menus/" + n.Info().Label + "/" + url.PathEscape(string(id))
 }
 
 // TokenPath is an address below one of the signed-in user's own API tokens.
 func TokenPath(id fleet.TokenID, below ...string) string {
-	return joined("/account/tokens/"+url.PathEscape(string(id)), below)
+	return joinPath("/account/tokens/"+url.PathEscape(string(id)), below)
 }
 
 // JoinTokenPath is an address below a join token.
 func JoinTokenPath(id fleet.JoinTokenID, below ...string) string {
-	return joined("/hosts/join/"+url.PathEscape(string(id)), below)
+	return joinPath("/hosts/join/"+url.PathEscape(string(id)), below)
 }
 
 // JoinAgainPath is the address of the page that gives a known host a new identity.
@@ -87,8 +87,8 @@ func JoinWatchPath(id fleet.JoinTokenID) string {
 }
 
 // CutPath is the address of a resource type's list, filtered by project.
-func CutPath(n fleet.ResourceType, id fleet.ProjectID) string {
-	return withQuery(n.Is().Path, "project="+url.QueryEscape(string(id)))
+func ProjectListPath(n fleet.ResourceType, id fleet.ProjectID) string {
+	return withQuery(n.Info().Path, "project="+url.QueryEscape(string(id)))
 }
 
 // TabPath is the address of one tab of the page at path.
@@ -97,14 +97,14 @@ func TabPath(path, tab string) string { return withQuery(path, "tab="+tab) }
 // SubjectLink is the address of the object that a task or an audit entry names; empty: the object has no page.
 func SubjectLink(s fleet.Subject) string {
 	typ, id := s.Split()
-	return fleet.ResourceType(typ).Is().At(id)
+	return fleet.ResourceType(typ).Info().PagePath(id)
 }
 
 func pathOf[I ~string](n fleet.ResourceType, id I, below []string) string {
-	return joined(n.Is().At(string(id)), below)
+	return joinPath(n.Info().PagePath(string(id)), below)
 }
 
-func joined(path string, below []string) string {
+func joinPath(path string, below []string) string {
 	parts := []string{path}
 	for _, part := range below {
 		parts = append(parts, url.PathEscape(part))
@@ -127,21 +127,21 @@ func withQuery(path, query string) string {
 
 // PlanPath is the address of the plan (dry run) of a VM change, or of a path below it.
 func PlanPath(id fleet.PlanID, below ...string) string {
-	return joined("/plans/"+url.PathEscape(string(id)), below)
+	return joinPath("/plans/"+url.PathEscape(string(id)), below)
 }
 
 // ComparePath is the address of the page that compares two VMs. With right empty, the page offers a choice.
 func ComparePath(left, right fleet.VMID) string {
-	return compared(url.Values{"id": {string(left)}, "with": {string(right)}})
+	return comparePath(url.Values{"id": {string(left)}, "with": {string(right)}})
 }
 
 // CompareTemplatePath is the address of the page that compares a VM with a template version. With vm empty, the page
 // offers a choice.
 func CompareTemplatePath(vm fleet.VMID, t fleet.TemplateID, v fleet.TemplateVersionID) string {
-	return compared(url.Values{"id": {string(vm)}, "template": {TemplateVersionValue(t, v)}})
+	return comparePath(url.Values{"id": {string(vm)}, "template": {TemplateVersionValue(t, v)}})
 }
 
-func compared(sides url.Values) string {
+func comparePath(sides url.Values) string {
 	maps.DeleteFunc(sides, func(_ string, v []string) bool { return v[0] == "" })
 	return withQuery("/vms/compare", sides.Encode())
 }

@@ -23,7 +23,7 @@ func (s *Server) accountPage(c echo.Context, a fleet.Actor) error {
 	if p.Projects, p.Roles, err = s.rolesOf(ctx, a, u); err != nil {
 		return err
 	}
-	return s.show(c, a, shell.Frame{Title: "Your account"}, peopleview.Account(p))
+	return s.showPage(c, a, shell.Frame{Title: "Your account"}, peopleview.Account(p))
 }
 
 type passwordForm struct {
@@ -36,18 +36,18 @@ type passwordForm struct {
 
 // passwordPage shows the form for a new password. It never repeats a typed password, only the address to return to.
 func (s *Server) passwordPage(c echo.Context, a fleet.Actor, in passwordForm, how formState) error {
-	if !how.again() {
+	if !how.wasRefused() {
 		in.Next = c.QueryParam("next")
-		if !a.MustChange {
+		if !a.MustChangePassword {
 			in.EndTokens = "yes"
 		}
 	}
-	return s.write(c, how.status, peopleview.Password(peopleview.PasswordPage{
-		Name: a.Name, Must: a.MustChange, EndTokens: in.EndTokens == "yes", Next: localPath(in.Next), Errors: how.errors,
+	return s.writePage(c, how.status, peopleview.Password(peopleview.PasswordPage{
+		Name: a.Name, MustChange: a.MustChangePassword, EndTokens: in.EndTokens == "yes", Next: localPath(in.Next), Errors: how.errors,
 	}))
 }
 
-func (s *Server) changePassword(c echo.Context, a fleet.Actor, in passwordForm) (end, error) {
+func (s *Server) changePassword(c echo.Context, a fleet.Actor, in passwordForm) (formResponse, error) {
 	if in.New != in.Again {
 		var checks fleet.Checks
 		checks.Add("again", "The two new passwords differ. Type the same one twice.")
@@ -58,5 +58,5 @@ func (s *Server) changePassword(c echo.Context, a fleet.Actor, in passwordForm) 
 		return nil, err
 	}
 	// ChangePassword has ended all older sessions, so this browser gets a new session token.
-	return redirect(localPath(in.Next)), s.begin(c, a.UserID, began)
+	return redirect(localPath(in.Next)), s.beginSession(c, a.UserID, began)
 }

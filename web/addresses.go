@@ -12,10 +12,10 @@ import (
 )
 
 // addressBook returns the data of a network's Addresses tab.
-func (s *Server) addressBook(c echo.Context, a fleet.Actor, id fleet.NetworkID) (networkview.Book, error) {
+func (s *Server) addressBook(c echo.Context, a fleet.Actor, id fleet.NetworkID) (networkview.AddressList, error) {
 	host := fleet.HostID(c.QueryParam("host"))
 	all, err := s.Control.NetworkAddresses(c.Request().Context(), a, id, host)
-	return networkview.NewBook(all, c.QueryParam("find"), host), err
+	return networkview.NewAddressList(all, c.QueryParam("find"), host), err
 }
 
 type reserveForm struct {
@@ -31,13 +31,13 @@ func addressesTab(c echo.Context) string {
 }
 
 // askReservation shows the reservation form, prefilled from the query.
-func (s *Server) askReservation(c echo.Context, a fleet.Actor, in reserveForm, how formState) error {
+func (s *Server) showReservationForm(c echo.Context, a fleet.Actor, in reserveForm, how formState) error {
 	ctx := c.Request().Context()
 	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	if !how.again() {
+	if !how.wasRefused() {
 		in = reserveForm{MAC: c.QueryParam("mac"), IP: c.QueryParam("ip"), Name: c.QueryParam("name"), NIC: c.QueryParam("card")}
 	}
 	known, err := s.Control.NetworkAddresses(ctx, a, n.ID, "")
@@ -47,22 +47,22 @@ func (s *Server) askReservation(c echo.Context, a fleet.Actor, in reserveForm, h
 	p := networkview.ReservePage{
 		Network: n, In: networkview.ReserveForm{MAC: in.MAC, IP: in.IP, Name: in.Name}, NIC: in.NIC, Next: known.Next, Back: addressesTab(c), Errors: how.errors,
 	}
-	return s.showAs(c, how.status, a, networkFrame(n), networkview.Reserve(p))
+	return s.showPageWithStatus(c, how.status, a, networkFrame(n), networkview.Reserve(p))
 }
 
-func (s *Server) reserve(c echo.Context, a fleet.Actor, in reserveForm) (end, error) {
+func (s *Server) reserveAddress(c echo.Context, a fleet.Actor, in reserveForm) (formResponse, error) {
 	lease, tasks, err := s.Control.ReserveAddress(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), fleet.StaticLease{MAC: in.MAC, IP: in.IP, Name: in.Name})
-	return stay(addressesTab(c), lease.IP+" is reserved for "+lease.MAC+sentToHosts(len(tasks))), err
+	return stayOnPage(addressesTab(c), lease.IP+" is reserved for "+lease.MAC+queuedOnHosts(len(tasks))), err
 }
 
-func (s *Server) freeAddress(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) freeAddress(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	mac := strings.ToLower(c.Param("mac"))
 	tasks, err := s.Control.FreeAddress(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), mac)
-	return stay(addressesTab(c), "The reservation for "+mac+" is removed"+sentToHosts(len(tasks))), err
+	return stayOnPage(addressesTab(c), "The reservation for "+mac+" is removed"+queuedOnHosts(len(tasks))), err
 }
 
 // sentToHosts returns the end of a message: the number of hosts that got a task, or only a full stop without any.
-func sentToHosts(hosts int) string {
+func queuedOnHosts(hosts int) string {
 	if hosts == 0 {
 		return "."
 	}

@@ -11,7 +11,7 @@ import (
 
 // addressed creates a network with DHCP on two hosts, and two VMs with NICs on that network: web has a dynamic lease,
 // db a reserved address. network is the path of the network's page.
-func addressed(p *portal) (network string, web, db fleet.VMID) {
+func addLeasedNetwork(p *portal) (network string, web, db fleet.VMID) {
 	p.t.Helper()
 	h1, h2 := p.addHost("host-1", 0), p.addHost("host-2", 0)
 	p.addNetwork("default", h1)
@@ -36,7 +36,7 @@ func addressed(p *portal) (network string, web, db fleet.VMID) {
 func TestAddressReservedAndFreedOnNetworkPage(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	network, web, _ := addressed(p)
+	network, web, _ := addLeasedNetwork(p)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	page := b.get(network+"?tab=addresses").is(t, http.StatusOK)
 	page.has(t,
@@ -74,8 +74,8 @@ func TestAddressReservedAndFreedOnNetworkPage(t *testing.T) {
 func TestAPIReservesAndFreesAddresses(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	network, web, _ := addressed(p)
-	api := p.program("ann", fleet.RoleAdmin, nil)
+	network, web, _ := addLeasedNetwork(p)
+	api := p.apiClient("ann", fleet.RoleAdmin, nil)
 	at := "/api/v1" + network
 	api.call("GET", at+"/addresses", "").is(t, http.StatusOK).has(t, `"next":"10.5.0.2"`, `"kind":"reserved"`, `"by":["agent","lease"]`)
 	api.call("PUT", at+"/reservations/52-54-00-00-05-01", `{"name":"web"}`).is(t, http.StatusAccepted).has(t, `"ip":"10.5.0.101"`, `"kind":"network.apply"`)

@@ -31,39 +31,39 @@ const (
 func (s *Server) addForAgents(r route) {
 	if r.path == wire.PathClaim {
 		// without middleware, whose stack frames would take memory for each of ten thousand parked claims
-		s.agents.Add(r.method, r.path, s.claim(r))
+		s.agents.Add(r.method, r.path, s.claimHandler(r))
 		return
 	}
 	s.agents.Add(r.method, r.path, func(c echo.Context) error {
-		a, err := s.prove(c, r)
+		a, err := s.checkAgentProof(c, r)
 		if err != nil {
 			return err
 		}
 		return r.handle(c, a)
-	}, s.metrics.observe, recoverPanic)
+	}, s.metrics.measureRequests, recoverPanic)
 }
 
 // prove authenticates the host by the proof that the route's kind requires, and checks the route's permission.
-func (s *Server) prove(c echo.Context, r route) (a fleet.Actor, err error) {
+func (s *Server) checkAgentProof(c echo.Context, r route) (a fleet.Actor, err error) {
 	switch r.kind {
-	case joining:
+	case joinTokenProof:
 		return fleet.Actor{Address: c.RealIP()}, nil
-	case lapsed:
-		a, err = agentBy(c, auth.LapsedHostOf)
+	case expiredCertificateProof:
+		a, err = agentActor(c, auth.LapsedHostOf)
 	default:
-		a, err = agentBy(c, auth.HostOf)
+		a, err = agentActor(c, auth.HostOf)
 	}
 	if err == nil {
 		err = policy.Check(a, r.right, "")
 	}
-	if err == nil && r.kind == proven {
+	if err == nil && r.kind == sessionProof {
 		err = s.Control.ProveSession(c.Request().Context(), a)
 	}
 	return a, err
 }
 
 // agentBy returns the host of the verified client certificate, with the session from the request's session header.
-func agentBy(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)) (fleet.Actor, error) {
+func agentActor(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)) (fleet.Actor, error) {
 	r := c.Request()
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		if id, ok := hostOf(r.TLS.PeerCertificates[0]); ok {
@@ -104,16 +104,16 @@ func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (
 }
 
 // join answers a new host's first request with a certificate for the host. The request's proof is a join token.
-func (s *Server) join(c echo.Context, a fleet.Actor, in wire.JoinRequest) (*wire.JoinAnswer, error) {
+func (s *Server) joinHost(c echo.Context, a fleet.Actor, in wire.JoinRequest) (*wire.JoinAnswer, error) {
 	out, err := s.Control.JoinHost(c.Request().Context(), a, bearerOf(c.Request()), in)
 	return &out, err
 }
 
-func (s *Server) renew(ctx context.Context, a fleet.Actor, in wire.RenewRequest) (wire.Certificate, error) {
+func (s *Server) renewCertificate(ctx context.Context, a fleet.Actor, in wire.RenewRequest) (wire.Certificate, error) {
 	return s.Control.RenewHost(ctx, a, in.CSR)
 }
 
-func (s *Server) progress(c echo.Context, a fleet.Actor, in wire.Progress) (*wire.ProgressAnswer, error) {
+func (s *Server) reportProgress(c echo.Context, a fleet.Actor, in wire.Progress) (*wire.ProgressAnswer, error) {
 	answer, err := s.Control.Progress(c.Request().Context(), a, fleet.JobID(c.Param("id")), in)
 	if err != nil || answer == (wire.ProgressAnswer{}) {
 		return nil, err
@@ -121,16 +121,16 @@ func (s *Server) progress(c echo.Context, a fleet.Actor, in wire.Progress) (*wir
 	return &answer, nil
 }
 
-func (s *Server) finish(c echo.Context, a fleet.Actor, in wire.Finish) (*wire.FinishAnswer, error) {
+func (s *Server) finishJob(c echo.Context, a fleet.Actor, in wire.Finish) (*wire.FinishAnswer, error) {
 	answer, job, err := s.Control.Finish(c.Request().Context(), a, fleet.JobID(c.Param("id")), in)
 	if err == nil {
-		s.metrics.ended(job)
+		s.metrics.recordJob(job)
 	}
 	return &answer, err
 }
 
 // finishAll takes the results of several jobs in one request. Each result is accepted or refused separately.
-func (s *Server) finishAll(c echo.Context, a fleet.Actor, in wire.Results) (*wire.ResultsAnswer, error) {
+func (s *Server) finishJobs(c echo.Context, a fleet.Actor, in wire.Results) (*wire.ResultsAnswer, error) {
 	if len(in.Results) == 0 {
 		return nil, fleet.Errorf(fleet.Malformed, "Send at least one result.")
 	}
@@ -141,19 +141,19 @@ func (s *Server) finishAll(c echo.Context, a fleet.Actor, in wire.Results) (*wir
 	out := &wire.ResultsAnswer{Answers: make([]wire.ResultAnswer, len(each))}
 	for i, f := range each {
 		if f.Err != nil {
-			refused := s.refuse(c, f.Err)
+			refused := s.refusalOf(c, f.Err)
 			out.Answers[i].Status, out.Answers[i].Detail = refused.status, refused.text()
 			continue
 		}
 		out.Answers[i].FinishAnswer = f.Answer
-		s.metrics.ended(f.Job)
+		s.metrics.recordJob(f.Job)
 	}
 	return out, nil
 }
 
 // hostPair accepts the host's end of a relay, which the agent dials for a job. An open relay survives a new hello of
 // the agent.
-func (s *Server) hostPair(c echo.Context, a fleet.Actor) error {
+func (s *Server) joinRelay(c echo.Context, a fleet.Actor) error {
 	if !c.IsWebSocket() {
 		return notWebsocket()
 	}
@@ -165,29 +165,29 @@ func (s *Server) hostPair(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return nil //nolint:nilerr // Upgrade has already answered
 	}
-	s.servePair(c.Request().Context(), a, end, ws, nil)
+	s.serveRelay(c.Request().Context(), a, end, ws, nil)
 	return nil
 }
 
 // servePair connects ws, an end that control has admitted, with the other end of its relay. It returns when the relay
 // has ended. It calls onMessage, unless nil, for each message from ws.
-func (s *Server) servePair(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, onMessage func()) {
-	if err := s.pairs.Serve(ctx, end, ws, onMessage); err != nil {
+func (s *Server) serveRelay(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, onMessage func()) {
+	if err := s.relays.Serve(ctx, end, ws, onMessage); err != nil {
 		s.Log.Info("relay ended before both ends connected", "pair", end.ID(), "kind", end.Kind(), "side", end.Side(), "who", a.Name, "error", err)
 	}
 }
 
 // stopping is the error response to agents while the portal shuts down.
-var stopping = refusal{status: http.StatusServiceUnavailable, message: "The portal is stopping. Send the request again."}
+var portalStopping = refusal{status: http.StatusServiceUnavailable, message: "The portal is stopping. Send the request again."}
 
 // failAgent writes the response for an agent's request that failed with err.
-func (s *Server) failAgent(err error, c echo.Context) {
+func (s *Server) writeAgentError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
-	r := stopping
+	r := portalStopping
 	if c.Request().Context().Err() == nil { // otherwise the agent has disconnected or the portal is stopping
-		r = s.refuse(c, asTooLarge(err))
+		r = s.refusalOf(c, asTooLarge(err))
 	}
 	if sent := problem(c, r); sent != nil {
 		s.Log.Debug("write an error response", "error", sent)
@@ -196,7 +196,7 @@ func (s *Server) failAgent(err error, c echo.Context) {
 
 // bodies pools the buffers that request data is read into. A buffer returns to the pool before the handler's work
 // begins.
-var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+var bodyBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // readJSON reads a whole JSON message of at most limit bytes and checks its bounds. It ignores unknown fields, because
 // a newer agent may send more.
@@ -206,11 +206,11 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 	if r.ContentLength > limit {
 		return in, tooLarge(limit)
 	}
-	buf := bodies.Get().(*bytes.Buffer)
+	buf := bodyBuffers.Get().(*bytes.Buffer)
 	defer func() {
 		if buf.Cap() <= agentLimit {
 			buf.Reset()
-			bodies.Put(buf)
+			bodyBuffers.Put(buf)
 		}
 	}()
 	readUntil(c, time.Now().Add(bodyTime))

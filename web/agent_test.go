@@ -89,7 +89,7 @@ func newPortalWithAgentsOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentUR
 }
 
 // machine is a simulated agent of a host, which uses the real protocol.
-type machine struct {
+type simulatedAgent struct {
 	san fleet.PoolID // a pool with a secret, assigned to this host
 
 	guest fleet.JobID // a job of this host with a secret for a guest
@@ -100,19 +100,19 @@ type machine struct {
 }
 
 // joined creates a join token, joins a host with it and sends hello.
-func (p *portal) joined(agentURL, name string) *machine {
+func (p *portal) joinHost(agentURL, name string) *simulatedAgent {
 	p.t.Helper()
 	admin := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
 	token, err := p.control.CreateJoinToken(p.t.Context(), admin, "")
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	key, csr := request(p.t)
+	key, csr := newKeyAndCSR(p.t)
 	answer, err := wire.Join(p.t.Context(), agentURL, token.Secret, wire.JoinRequest{Name: name, CSR: csr})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	m := &machine{id: answer.HostID, credentials: credentials(p.t, key, answer.Certificate)}
+	m := &simulatedAgent{id: answer.HostID, credentials: credentials(p.t, key, answer.Certificate)}
 	if m.Client, err = wire.NewClient(agentURL, func() wire.Credentials { return m.credentials }); err != nil {
 		p.t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func (p *portal) joined(agentURL, name string) *machine {
 }
 
 // report sends the report of a healthy host with the given VMs.
-func (m *machine) report(t testing.TB, vms ...wire.VMReport) {
+func (m *simulatedAgent) report(t testing.TB, vms ...wire.VMReport) {
 	t.Helper()
 	m.seq++
 	_, err := m.Report(t.Context(), wire.Report{
@@ -142,7 +142,7 @@ func (m *machine) report(t testing.TB, vms ...wire.VMReport) {
 }
 
 // take claims until the portal returns a job.
-func (m *machine) take(t testing.TB) wire.Work {
+func (m *simulatedAgent) claimJob(t testing.TB) wire.Work {
 	t.Helper()
 	for {
 		claim, err := m.Claim(t.Context(), wire.ClaimRequest{Max: 1})
@@ -155,16 +155,16 @@ func (m *machine) take(t testing.TB) wire.Work {
 	}
 }
 
-func request(t testing.TB) (*ecdsa.PrivateKey, string) {
+func newKeyAndCSR(t testing.TB) (*ecdsa.PrivateKey, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key, requestFor(t, key)
+	return key, csrFor(t, key)
 }
 
-func requestFor(t testing.TB, key *ecdsa.PrivateKey) string {
+func csrFor(t testing.TB, key *ecdsa.PrivateKey) string {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
@@ -187,7 +187,7 @@ func credentials(t testing.TB, key *ecdsa.PrivateKey, c wire.Certificate) wire.C
 func TestLongJobResultAccepted(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
-	m := p.joined(agentURL, "h1")
+	m := p.joinHost(agentURL, "h1")
 	m.report(t)
 	pool, err := p.control.CreatePool(t.Context(), fleet.SystemActor, control.CreatePool{
 		Name: "big", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/big"}, HostIDs: []fleet.HostID{m.id},
@@ -197,7 +197,7 @@ func TestLongJobResultAccepted(t *testing.T) {
 	}
 	metrics := func() answer { return p.browser().get("/metrics") }
 	metrics().has(t, `quantix_jobs{state="queued"} 1`, `quantix_jobs{state="running"} 0`)
-	w := m.take(t)
+	w := m.claimJob(t)
 	metrics().has(t, `quantix_jobs{state="queued"} 0`, `quantix_jobs{state="running"} 1`)
 	st := fleet.PoolStatus{State: fleet.PoolActive, Volumes: make([]fleet.Volume, 2000)}
 	for i := range st.Volumes {
@@ -217,12 +217,12 @@ func TestLongJobResultAccepted(t *testing.T) {
 func TestAgentJoinsReportsAndFinishesJobs(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
-	m := p.joined(agentURL, "h1")
+	m := p.joinHost(agentURL, "h1")
 	m.report(t)
-	admin := p.program("ann", fleet.RoleAdmin, nil)
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
 	project := p.addProject("shop")
 	work := make(chan wire.Work, 1)
-	go func() { work <- m.take(t) }()
+	go func() { work <- m.claimJob(t) }()
 	admin.call("POST", "/api/v1/vms", vmBody(project, "web")).is(t, http.StatusCreated)
 	w := <-work
 	if w.Kind != fleet.VMApply || w.VM == nil || w.VM.Name != "web" || w.VM.HostID != m.id {
@@ -245,12 +245,12 @@ func TestAgentJoinsReportsAndFinishesJobs(t *testing.T) {
 	if vm, err := admin.VM(t.Context(), w.VM.ID); err != nil || vm.Phase != fleet.PhaseStopped || vm.ObservedGeneration != 1 {
 		t.Errorf("%+v, %v", vm, err)
 	}
-	_, other := request(t)
+	_, other := newKeyAndCSR(t)
 	if _, err := m.Renew(t.Context(), wire.RenewRequest{CSR: other}); wire.StatusOf(err) != http.StatusUnprocessableEntity {
 		t.Errorf("a renewal for another key: %v", err)
 	}
 	key := m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey)
-	next, err := m.Renew(t.Context(), wire.RenewRequest{CSR: requestFor(t, key)})
+	next, err := m.Renew(t.Context(), wire.RenewRequest{CSR: csrFor(t, key)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestAgentJoinsReportsAndFinishesJobs(t *testing.T) {
 func TestAgentCallsWithoutProofRefused(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
-	m := p.joined(agentURL, "h1")
+	m := p.joinHost(agentURL, "h1")
 	stranger := &tls.Config{RootCAs: m.credentials.CA}
 	via := func(conf *tls.Config) *http.Client {
 		transport := &http.Transport{TLSClientConfig: conf}
@@ -293,7 +293,7 @@ func TestAgentCallsWithoutProofRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, csr := request(t)
+	key, csr := newKeyAndCSR(t)
 	forged, err := other.IssueHost(m.id, csr)
 	if err != nil {
 		t.Fatal(err)
@@ -329,7 +329,7 @@ func TestAgentCallsWithoutProofRefused(t *testing.T) {
 func TestClaimEndsWhenAgentDisconnects(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
-	m := p.joined(agentURL, "h1")
+	m := p.joinHost(agentURL, "h1")
 	parked := func(want string) {
 		t.Helper()
 		for until := time.Now().Add(10 * time.Second); ; {

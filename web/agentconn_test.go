@@ -25,40 +25,40 @@ import (
 
 // gate is a TCP proxy to a portal's agent listener. It counts connections (came: all, open: current) and can cut or
 // redirect them.
-type gate struct {
+type agentProxy struct {
 	url   string
 	to    atomic.Value // string
-	came  atomic.Int32
+	accepted  atomic.Int32
 	open  atomic.Int32
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 }
 
-func newGate(t *testing.T, agentURL string) *gate {
+func newGate(t *testing.T, agentURL string) *agentProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	g := &gate{url: "https://" + l.Addr().String(), conns: map[net.Conn]bool{}}
-	g.lead(agentURL)
+	g := &agentProxy{url: "https://" + l.Addr().String(), conns: map[net.Conn]bool{}}
+	g.redirectTo(agentURL)
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			g.came.Add(1)
-			go g.carry(c)
+			g.accepted.Add(1)
+			go g.forward(c)
 		}
 	}()
 	return g
 }
 
-func (g *gate) lead(agentURL string) { g.to.Store(strings.TrimPrefix(agentURL, "https://")) }
+func (g *agentProxy) redirectTo(agentURL string) { g.to.Store(strings.TrimPrefix(agentURL, "https://")) }
 
-func (g *gate) carry(c net.Conn) {
+func (g *agentProxy) forward(c net.Conn) {
 	on, err := net.Dial("tcp", g.to.Load().(string))
 	if err != nil {
 		c.Close()
@@ -77,7 +77,7 @@ func (g *gate) carry(c net.Conn) {
 }
 
 // cut closes all connections, as a network failure does.
-func (g *gate) cut() {
+func (g *agentProxy) cut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for c := range g.conns {
@@ -85,7 +85,7 @@ func (g *gate) cut() {
 	}
 }
 
-func (p *portal) parked(want int) {
+func (p *portal) awaitParkedClaims(want int) {
 	p.t.Helper()
 	eventually(p.t, fmt.Sprintf("%d parked claims", want), func() bool {
 		return strings.Contains(p.browser().get("/metrics").body, fmt.Sprintf("quantix_claims_parked %d\n", want))
@@ -102,7 +102,7 @@ func eventually(t testing.TB, what string, so func() bool) {
 }
 
 // taken claims in the background and returns a channel that receives the host's next job.
-func (m *machine) taken(t *testing.T) <-chan wire.Work {
+func (m *simulatedAgent) claimInBackground(t *testing.T) <-chan wire.Work {
 	work := make(chan wire.Work, 1)
 	go func() {
 		for t.Context().Err() == nil {
@@ -120,7 +120,7 @@ func (m *machine) taken(t *testing.T) <-chan wire.Work {
 	return work
 }
 
-func (m *machine) done(t *testing.T, w wire.Work) {
+func (m *simulatedAgent) finishDone(t *testing.T, w wire.Work) {
 	t.Helper()
 	m.seq++
 	if _, err := m.Finish(t.Context(), w.ID, wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: m.seq, Outcome: wire.Done}); err != nil {
@@ -129,30 +129,30 @@ func (m *machine) done(t *testing.T, w wire.Work) {
 }
 
 // one waits until a single connection is open, and sets the number of connections so far to 1.
-func (g *gate) one(t *testing.T, m *machine) {
+func (g *agentProxy) awaitSingleConnection(t *testing.T, m *simulatedAgent) {
 	t.Helper()
 	eventually(t, "the connection that the join used is closed", func() bool { return g.open.Load() == 1 })
-	g.came.Store(1)
+	g.accepted.Store(1)
 }
 
 func TestAgentUsesOneConnection(t *testing.T) {
 	t.Parallel()
-	s := &screen{}
+	s := &consoleHost{}
 	var agentURL string
 	s.portal, agentURL = newPortalWithAgents(t)
 	g := newGate(t, agentURL)
-	s.host = s.joined(g.url, "h1")
+	s.host = s.joinHost(g.url, "h1")
 	s.vm = s.addVM(s.addProject("shop"), s.host.id, "web", fleet.Running)
 	running := wire.VMReport{ID: s.vm, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 4096}}
 	s.host.report(t, running)
-	g.one(t, s.host)
+	g.awaitSingleConnection(t, s.host)
 	ann := s.signedIn("ann", fleet.RoleAdmin)
 
 	for range 3 {
-		work := s.host.taken(t)
-		s.parked(1)
+		work := s.host.claimInBackground(t)
+		s.awaitParkedClaims(1)
 		s.host.report(t, running) // queued behind the parked claim
-		s.parked(1)               // the agent has claimed again
+		s.awaitParkedClaims(1)               // the agent has claimed again
 		k := s.ticket(ann)
 		var browser *websocket.Conn
 		var opened sync.WaitGroup
@@ -161,29 +161,29 @@ func TestAgentUsesOneConnection(t *testing.T) {
 		if w.Kind != fleet.ConsoleOpen {
 			t.Fatalf("claimed %+v", w)
 		}
-		next := s.host.taken(t)
+		next := s.host.claimInBackground(t)
 		if _, err := s.host.Progress(t.Context(), w.ID, wire.Progress{Epoch: w.Epoch, Percent: 50}); err != nil {
 			t.Error(err)
 		}
-		ws, err := s.host.DialPair(t.Context(), w.Args.PortalURL, w.Args.Console) // a direct connection, which the gate does not count
+		ws, err := s.host.DialRelay(t.Context(), w.Args.PortalURL, w.Args.Console) // a direct connection, which the gate does not count
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer ws.Close()
-		s.host.done(t, w)
+		s.host.finishDone(t, w)
 		opened.Wait()
 		go ws.WriteMessage(websocket.BinaryMessage, make([]byte, 1<<19))
 		if got, err := receive(browser, 1<<19); err != nil {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
-		testkit.Order{Host: s.host.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, s.pool)
-		s.host.done(t, <-next)
+		testkit.TaskWithJob{Host: s.host.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, s.pool)
+		s.host.finishDone(t, <-next)
 		s.exec(`DELETE FROM jobs`)
 		s.exec(`DELETE FROM console_tickets`)
 	}
 	// More than 20 calls share one connection. On a slow machine, the client dials another one after 250 ms without a
 	// response.
-	if n := g.came.Load(); n > 3 {
+	if n := g.accepted.Load(); n > 3 {
 		t.Errorf("%d connections", n)
 	}
 }
@@ -193,7 +193,7 @@ func TestParkedClaimSurvivesPortalRestart(t *testing.T) {
 	p, agentURL := newPortalWithAgents(t)
 	_, otherURL := newPortalWithAgentsOn(t, p.pool)
 	g := newGate(t, agentURL)
-	m := p.joined(g.url, "h1")
+	m := p.joinHost(g.url, "h1")
 	m.report(t)
 	ended := make(chan error)
 	claim := func() {
@@ -201,30 +201,30 @@ func TestParkedClaimSurvivesPortalRestart(t *testing.T) {
 		ended <- err
 	}
 	go claim()
-	p.parked(1)
-	g.lead(otherURL)
+	p.awaitParkedClaims(1)
+	g.redirectTo(otherURL)
 	g.cut()
 	if err := <-ended; err == nil {
 		t.Error("a claim succeeded although its portal has stopped")
 	}
-	p.parked(0)
-	work := m.taken(t)
+	p.awaitParkedClaims(0)
+	work := m.claimInBackground(t)
 	m.report(t)
-	testkit.Order{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
-	m.done(t, <-work)
+	testkit.TaskWithJob{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
+	m.finishDone(t, <-work)
 }
 
 func TestStoppingPortalAnswersParkedClaims(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
-	m := p.joined(agentURL, "h1")
+	m := p.joinHost(agentURL, "h1")
 	m.report(t)
 	ended := make(chan error)
 	go func() {
 		_, err := m.Claim(t.Context(), wire.ClaimRequest{Max: 1})
 		ended <- err
 	}()
-	p.parked(1)
+	p.awaitParkedClaims(1)
 	limit, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := p.agents.Shutdown(limit); err != nil {
@@ -239,24 +239,24 @@ func TestNewCertificateUsedWhileClaimParked(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	g := newGate(t, agentURL)
-	m := p.joined(g.url, "h1")
+	m := p.joinHost(g.url, "h1")
 	m.report(t)
-	g.one(t, m)
-	work := m.taken(t)
-	p.parked(1)
-	next, err := m.Renew(t.Context(), wire.RenewRequest{CSR: requestFor(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))})
+	g.awaitSingleConnection(t, m)
+	work := m.claimInBackground(t)
+	p.awaitParkedClaims(1)
+	next, err := m.Renew(t.Context(), wire.RenewRequest{CSR: csrFor(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.parked(1)
+	p.awaitParkedClaims(1)
 	m.credentials = credentials(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey), next)
 	m.Rekey()
 	m.report(t)
 	if n := g.open.Load(); n != 2 {
 		t.Errorf("%d connections, including that of the claim", n)
 	}
-	testkit.Order{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
-	m.done(t, <-work)
+	testkit.TaskWithJob{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
+	m.finishDone(t, <-work)
 	eventually(t, "the old certificate's connection is closed", func() bool { return g.open.Load() == 1 })
 }
 
@@ -264,7 +264,7 @@ func TestNewCertificateUsedWhileClaimParked(t *testing.T) {
 func TestAgentWithTwoConnectionsServed(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
-	m := p.joined(agentURL, "h1")
+	m := p.joinHost(agentURL, "h1")
 	m.report(t)
 	session, err := m.Hello(t.Context(), wire.Hello{Instance: "h1", Fingerprint: "h1"})
 	if err != nil {
@@ -296,13 +296,13 @@ func TestAgentWithTwoConnectionsServed(t *testing.T) {
 				t.Errorf("claim: %d %s", status, text)
 			}
 		})
-		p.parked(1)
+		p.awaitParkedClaims(1)
 		report := fmt.Sprintf(`{"seq":%d,"digest":"x","state":{"host":{"connected":true}}}`, session.SeqBase+1+int64(i))
 		if status, text := post(calls, wire.PathReport, report); status != http.StatusOK {
 			t.Errorf("report: %d %s", status, text)
 		}
-		p.parked(1)
-		testkit.Order{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
+		p.awaitParkedClaims(1)
+		testkit.TaskWithJob{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
 		claimed.Wait()
 		p.exec(`DELETE FROM jobs`)
 	}
@@ -315,11 +315,11 @@ func TestStuckReportDoesNotDelayConsole(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	g := newGate(t, agentURL)
-	m := p.joined(g.url, "h1")
+	m := p.joinHost(g.url, "h1")
 	m.report(t)
-	g.one(t, m)
-	work := m.taken(t)
-	p.parked(1)
+	g.awaitSingleConnection(t, m)
+	work := m.claimInBackground(t)
+	p.awaitParkedClaims(1)
 	tx, err := p.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -333,8 +333,8 @@ func TestStuckReportDoesNotDelayConsole(t *testing.T) {
 		_, err := m.Report(t.Context(), wire.Report{Seq: m.seq + 1, Digest: "new", State: &wire.State{Host: fleet.HostStatus{Connected: true, Error: "new"}}})
 		reported <- err
 	}()
-	eventually(t, "the report is stuck, and the claim elsewhere", func() bool { return g.came.Load() == 2 })
-	testkit.Order{Host: m.id, Kind: fleet.ConsoleOpen, Subject: "vm:x"}.Add(t, p.pool)
+	eventually(t, "the report is stuck, and the claim elsewhere", func() bool { return g.accepted.Load() == 2 })
+	testkit.TaskWithJob{Host: m.id, Kind: fleet.ConsoleOpen, Subject: "vm:x"}.Add(t, p.pool)
 	select {
 	case <-work:
 	case err := <-reported:
@@ -353,7 +353,7 @@ func TestStuckReportDoesNotDelayConsole(t *testing.T) {
 func TestPipelinedRequestsAnsweredInOrder(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
-	m := p.joined(agentURL, "h1")
+	m := p.joinHost(agentURL, "h1")
 	session, err := m.Hello(t.Context(), wire.Hello{Instance: "h1", Fingerprint: "h1"})
 	if err != nil {
 		t.Fatal(err)
@@ -390,5 +390,5 @@ func TestPipelinedRequestsAnsweredInOrder(t *testing.T) {
 	if want := "204 204 200 204 200 400"; strings.Join(got, " ") != want {
 		t.Errorf("answered %v, not %s:\n%s", got, want, all)
 	}
-	p.parked(0)
+	p.awaitParkedClaims(0)
 }

@@ -26,7 +26,7 @@ type caller struct {
 }
 
 // callerAs returns a caller that trusts the machine's CA and sends the given certificate (nil: none) and session.
-func callerAs(t *testing.T, url string, m *machine, cert *tls.Certificate, session string) caller {
+func callerAs(t *testing.T, url string, m *simulatedAgent, cert *tls.Certificate, session string) caller {
 	conf := &tls.Config{RootCAs: m.credentials.CA, MinVersion: tls.VersionTLS13}
 	if cert != nil {
 		conf.Certificates = []tls.Certificate{*cert}
@@ -35,7 +35,7 @@ func callerAs(t *testing.T, url string, m *machine, cert *tls.Certificate, sessi
 }
 
 func isPair(path string) bool {
-	return strings.HasPrefix(path, wire.PathPair) || strings.HasPrefix(path, wire.PathConsole)
+	return strings.HasPrefix(path, wire.PathRelay) || strings.HasPrefix(path, wire.PathConsole)
 }
 
 // ask sends a request and returns the response. For a relay it opens and closes the websocket.
@@ -74,7 +74,7 @@ func (c caller) ask(method, path, body string) answer {
 }
 
 // hear sends hello and returns the new session.
-func (m *machine) hear(t *testing.T, instance string) (session string) {
+func (m *simulatedAgent) hello(t *testing.T, instance string) (session string) {
 	t.Helper()
 	hello, err := m.Hello(t.Context(), wire.Hello{Instance: instance, Fingerprint: string(m.id), Version: "1"})
 	if err != nil {
@@ -85,13 +85,13 @@ func (m *machine) hear(t *testing.T, instance string) (session string) {
 }
 
 // again joins the machine's existing host with a new key, as administrators do after a lost key.
-func (p *portal) again(agentURL string, m *machine) {
+func (p *portal) rejoin(agentURL string, m *simulatedAgent) {
 	p.t.Helper()
 	token, err := p.control.CreateJoinToken(p.t.Context(), root, m.id)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	key, csr := request(p.t)
+	key, csr := newKeyAndCSR(p.t)
 	got, err := wire.Join(p.t.Context(), agentURL, token.Secret, wire.JoinRequest{Name: "again", CSR: csr})
 	if err != nil {
 		p.t.Fatal(err)
@@ -101,7 +101,7 @@ func (p *portal) again(agentURL string, m *machine) {
 }
 
 // stored returns the rows that a host's messages may change, as text by table.
-func (p *portal) stored() map[string]string {
+func (p *portal) storedRows() map[string]string {
 	p.t.Helper()
 	out := map[string]string{}
 	for _, table := range []string{"hosts", "host_sessions", "vms", "host_meters", "found_vms", "pools", "assignments", "networks", "tasks", "jobs", "console_tickets", "join_tokens", "audit"} {

@@ -15,7 +15,7 @@ import (
 func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
-	m := p.joined(agentURL, "h1")
+	m := p.joinHost(agentURL, "h1")
 	pool, err := p.control.CreatePool(t.Context(), fleet.SystemActor, control.CreatePool{
 		Name: "local", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm"}, HostIDs: []fleet.HostID{m.id},
 	})
@@ -48,8 +48,8 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 		}
 	}
 	heard(fleet.Running)
-	work := m.take(t)
-	before := p.stored()
+	work := m.claimJob(t)
+	before := p.storedRows()
 	for _, seq := range []int64{1 << 62, 1<<63 - 1, m.seq + 1<<32, (m.seq>>32 + 1) << 32, m.seq - 1<<32, 0, -1} {
 		if err := say(seq, fleet.Crashed); wire.StatusOf(err) != http.StatusUnprocessableEntity {
 			t.Errorf("a report numbered %d: %v", seq, err)
@@ -61,7 +61,7 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 			t.Errorf("a result numbered %d: %v", seq, err)
 		}
 	}
-	for table, rows := range p.stored() {
+	for table, rows := range p.storedRows() {
 		if rows != before[table] {
 			t.Errorf("%s has changed:\n%s\n-- before:\n%s", table, rows, before[table])
 		}
@@ -85,10 +85,10 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 		}
 	}
 	freeze()
-	m.hear(t, "h1")
+	m.hello(t, "h1")
 	heard(fleet.Running)
 	freeze()
-	p.again(agentURL, m)
-	m.hear(t, "h1-again")
+	p.rejoin(agentURL, m)
+	m.hello(t, "h1-again")
 	heard(fleet.Stopped)
 }

@@ -19,10 +19,10 @@ import (
 
 // lines returns one call for each agent route, by method and path, with valid ids and epochs. work and screen are jobs
 // that the machine has claimed.
-func lines(t *testing.T, m *machine, work, screen wire.Work) map[string]struct{ path, body string } {
+func agentCalls(t *testing.T, m *simulatedAgent, work, screen wire.Work) map[string]struct{ path, body string } {
 	type line = struct{ path, body string }
 	m.seq++
-	csr := requestFor(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))
+	csr := csrFor(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))
 	return map[string]line{
 		"POST " + wire.PathJoin:  {wire.PathJoin, jsonOf(t, wire.JoinRequest{Name: "h9", CSR: csr})},
 		"POST " + wire.PathRenew: {wire.PathRenew, jsonOf(t, wire.RenewRequest{CSR: csr})},
@@ -46,7 +46,7 @@ func lines(t *testing.T, m *machine, work, screen wire.Work) map[string]struct{ 
 		"POST " + wire.PathJobs + ":id/secret":    {wire.PathJobs + string(m.guest) + "/secret", `{}`},
 		"POST " + wire.PathFirstBoots + ":id":     {wire.PathFirstBoots + string(work.VM.ID), jsonOf(t, wire.FirstBootRequest{FirstBoot: fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}})},
 		"POST " + wire.PathPools + ":id/secret":   {wire.PathPools + string(m.san) + "/secret", `{}`},
-		"GET " + wire.PathPair + ":id":            {wire.PathPair + string(screen.Args.Console), ""},
+		"GET " + wire.PathRelay + ":id":            {wire.PathRelay + string(screen.Args.Console), ""},
 		"GET " + wire.PathConsole + ":id":         {wire.PathConsole + string(screen.Args.Console), ""},
 	}
 }
@@ -56,16 +56,16 @@ func lines(t *testing.T, m *machine, work, screen wire.Work) map[string]struct{ 
 func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
-	m, other, gone := p.joined(agentURL, "h1"), p.joined(agentURL, "h2"), p.joined(agentURL, "h3")
-	first, others, removed := m.hear(t, "h1"), other.hear(t, "h2"), gone.hear(t, "h3")
+	m, other, gone := p.joinHost(agentURL, "h1"), p.joinHost(agentURL, "h2"), p.joinHost(agentURL, "h3")
+	first, others, removed := m.hello(t, "h1"), other.hello(t, "h2"), gone.hello(t, "h3")
 	other.report(t)
 	if err := p.control.DeleteHost(t.Context(), root, gone.id); err != nil {
 		t.Fatal(err)
 	}
 	oldKey := m.credentials.Certificate
-	p.again(agentURL, m)
-	second := m.hear(t, "h1-again")
-	now := m.hear(t, "h1-again")
+	p.rejoin(agentURL, m)
+	second := m.hello(t, "h1-again")
+	now := m.hello(t, "h1-again")
 
 	ann := p.signedIn("ann", fleet.RoleAdmin)
 	san, err := p.control.CreatePool(t.Context(), root, control.CreatePool{Name: "san", Secret: "secretsecret1", Spec: fleet.PoolSpec{
@@ -82,27 +82,27 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	if err := p.control.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	work := m.take(t)
-	page := &screen{portal: p, host: m, vm: vm}
+	work := m.claimJob(t)
+	page := &consoleHost{portal: p, host: m, vm: vm}
 	if ws, a := page.open(ann, page.ticket(ann)); ws == nil { // an open websocket makes the portal queue the host's job
 		t.Fatal(a)
 	}
-	asked := m.take(t)
+	asked := m.claimJob(t)
 	if asked.Kind != fleet.ConsoleOpen || work.VM == nil {
 		t.Fatalf("claimed %+v and %+v", work, asked)
 	}
 	// a queued job keeps the claims below from parking
-	testkit.Order{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
+	testkit.TaskWithJob{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
 
 	p.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, vm)
-	word, err := p.control.ActGuest(t.Context(), fleet.SystemActor, vm, control.GuestOrder{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"})
+	word, err := p.control.ActGuest(t.Context(), fleet.SystemActor, vm, control.GuestRequest{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.guest = fleet.JobID(word.ID)
 	p.exec(`UPDATE jobs SET state = 'running', epoch = 9, lease_until = now() + interval '1 hour' WHERE id = $1`, m.guest)
 	p.exec(`INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES ($1, $1, $1, $2, $3)`, work.ID, m.id, other.id)
-	calls := lines(t, m, work, asked)
+	calls := agentCalls(t, m, work, asked)
 	proofs := p.server.AgentProofs()
 	for route := range maps.Keys(proofs) {
 		if _, ok := calls[route]; !ok {
@@ -110,7 +110,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 		}
 	}
 	key, foreign, lost := m.credentials.Certificate, other.credentials.Certificate, gone.credentials.Certificate
-	before := p.stored()
+	before := p.storedRows()
 	for _, thief := range []struct {
 		name   string
 		caller caller
@@ -155,14 +155,14 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	}
 	// Another host with a valid session and the right epoch must not finish the job either.
 	stranger := callerAs(t, agentURL, m, &foreign, others)
-	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathTransfers + ":id/meet", "POST " + wire.PathPools + ":id/secret", "POST " + wire.PathJobs + ":id/secret", "POST " + wire.PathFirstBoots + ":id", "GET " + wire.PathPair + ":id", "GET " + wire.PathConsole + ":id"} {
+	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathTransfers + ":id/meet", "POST " + wire.PathPools + ":id/secret", "POST " + wire.PathJobs + ":id/secret", "POST " + wire.PathFirstBoots + ":id", "GET " + wire.PathRelay + ":id", "GET " + wire.PathConsole + ":id"} {
 		method, _, _ := strings.Cut(route, " ")
 		body := strings.ReplaceAll(calls[route].body, fmt.Sprintf(`"seq":%d`, m.seq), fmt.Sprintf(`"seq":%d`, other.seq+1))
 		if a := stranger.ask(method, calls[route].path, body); a.status != http.StatusNotFound && a.status != http.StatusConflict {
 			t.Errorf("%s, by another host: %d: %s", route, a.status, a.body)
 		}
 	}
-	for table, rows := range p.stored() {
+	for table, rows := range p.storedRows() {
 		if rows != before[table] {
 			t.Errorf("%s has changed:\n%s\n-- before:\n%s", table, rows, before[table])
 		}
@@ -172,19 +172,19 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	self := callerAs(t, agentURL, m, &key, now)
 	for route, want := range map[string]int{
 		"POST " + wire.PathClaim: http.StatusOK, "POST " + wire.PathReport: http.StatusOK, "POST " + wire.PathRenew: http.StatusOK,
-		"POST " + wire.PathJobs + ":id/progress": http.StatusNoContent, "POST " + wire.PathPools + ":id/secret": http.StatusOK, "POST " + wire.PathJobs + ":id/secret": http.StatusOK, "POST " + wire.PathTransfers + ":id/meet": http.StatusOK, "GET " + wire.PathPair + ":id": http.StatusSwitchingProtocols,
+		"POST " + wire.PathJobs + ":id/progress": http.StatusNoContent, "POST " + wire.PathPools + ":id/secret": http.StatusOK, "POST " + wire.PathJobs + ":id/secret": http.StatusOK, "POST " + wire.PathTransfers + ":id/meet": http.StatusOK, "GET " + wire.PathRelay + ":id": http.StatusSwitchingProtocols,
 	} {
 		method, _, _ := strings.Cut(route, " ")
 		if a := self.ask(method, calls[route].path, calls[route].body); a.status != want {
 			t.Errorf("%s, by the host: %d: %s", route, a.status, a.body)
 		}
 	}
-	finish := lines(t, m, work, asked)["POST "+wire.PathJobs+":id/finish"]
+	finish := agentCalls(t, m, work, asked)["POST "+wire.PathJobs+":id/finish"]
 	if a := self.ask(http.MethodPost, finish.path, finish.body); a.status != http.StatusOK {
 		t.Errorf("the host's own result: %d: %s", a.status, a.body)
 	}
 	// Each result is accepted or refused separately. One of these results was accepted before.
-	both := lines(t, m, work, asked)["POST "+wire.PathResults]
+	both := agentCalls(t, m, work, asked)["POST "+wire.PathResults]
 	var each wire.ResultsAnswer
 	a := self.ask(http.MethodPost, both.path, both.body)
 	if err := json.Unmarshal([]byte(a.body), &each); err != nil || a.status != http.StatusOK || len(each.Answers) != 2 ||
@@ -206,14 +206,14 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 
 func TestConsoleSurvivesNewAgentSession(t *testing.T) {
 	t.Parallel()
-	s := newScreen(t)
+	s := newConsoleHost(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)
 	browser, a := s.open(ann, s.ticket(ann))
 	if browser == nil {
 		t.Fatal(a)
 	}
 	host := s.dialBack()
-	s.host.hear(t, "h1")
+	s.host.hello(t, "h1")
 	if err := host.WriteMessage(websocket.BinaryMessage, []byte("RFB 003.008\n")); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ const apiBase = "/api/v1"
 
 // call is the handler of one operation of /api/v1. The input I holds the parameters and the body. The output O holds
 // the response's headers and body.
-type call[I, O any] func(ctx context.Context, a fleet.Actor, in *I) (*O, error)
+type operationFunc[I, O any] func(ctx context.Context, a fleet.Actor, in *I) (*O, error)
 
 // operation is one row of the API's table. huma registers it, and the middleware finds its permission by its route.
 type operation struct {
@@ -33,7 +33,7 @@ type operation struct {
 }
 
 // op returns an operation that answers with status on success. path is relative to apiBase, with {id} for a parameter.
-func op[I, O any](method, path string, right policy.Permission, status int, id, summary string, do call[I, O]) operation {
+func newOperation[I, O any](method, path string, right policy.Permission, status int, id, summary string, do operationFunc[I, O]) operation {
 	typ, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	o := operation{right: right, Operation: huma.Operation{
 		Method: method, Path: apiBase + path, OperationID: id, Summary: summary, DefaultStatus: status, Tags: []string{typ}, MaxBodyBytes: apiLimit,
@@ -60,7 +60,7 @@ func op[I, O any](method, path string, right policy.Permission, status int, id, 
 }
 
 // answer calls do. A POST with an Idempotency-Key runs at most once.
-func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do call[I, O]) (*O, error) {
+func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do operationFunc[I, O]) (*O, error) {
 	a := actorOf(c)
 	if c.Request().Method != post {
 		return do(ctx, a, in)
@@ -80,7 +80,7 @@ func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do 
 type callKey struct{}
 
 // nothing is the response of an operation that answers 204: it has no body.
-type nothing struct{}
+type emptyOutput struct{}
 
 // Offered lists the actions that the user may start on the object now, with reasons for those refused. It is exported
 // because huma describes no unexported embedded types.
@@ -88,14 +88,14 @@ type Offered struct {
 	Actions []fleet.ActionState `json:"actions" doc:"The actions on the object, each with the reason if it is not possible now"`
 }
 
-func offers(a fleet.Actor, typ string, states []fleet.ActionState) Offered {
-	return Offered{policy.Offer(a, typ, "", states)}
+func offeredActions(a fleet.Actor, typ string, states []fleet.ActionState) Offered {
+	return Offered{policy.RestrictActions(a, typ, "", states)}
 }
 
 // apiRoutes lists the routes of /api/v1 with the permission of each operation.
 func (s *Server) apiRoutes() []route {
 	routes := []route{
-		{get, apiBase + "/openapi.json", api, anyone, s.openAPI},
+		{get, apiBase + "/openapi.json", api, noPermission, s.openAPI},
 		{get, apiBase + "/console/:id", socket, policy.VMUse, s.apiConsoleSocket},
 	}
 	colons := strings.NewReplacer("{", ":", "}", "")
@@ -115,7 +115,7 @@ func (s *Server) registerAPI(e *echo.Echo) {
 		"token": {Type: "http", Scheme: "bearer", Description: "An API token, \"qx_…\", created under Account, API tokens."},
 	}
 	config.Security = []map[string][]string{{"token": {}}}
-	config.Formats = map[string]huma.Format{"application/json": boundedJSON, "json": boundedJSON, "application/yaml": boundedYAML}
+	config.Formats = map[string]huma.Format{"application/json": limitedJSON, "json": limitedJSON, "application/yaml": limitedYAML}
 	config.FieldsOptionalByDefault = true      // control checks for missing fields, with the same rules as for pages
 	config.RejectUnknownQueryParameters = true // a misspelt filter would silently return unfiltered results
 	api := humaecho.New(e, config)
@@ -126,7 +126,7 @@ func (s *Server) registerAPI(e *echo.Echo) {
 	for _, o := range s.operations() {
 		o.register(s, api, o.Operation)
 	}
-	requireAnswers(api.OpenAPI())
+	requireResponseFields(api.OpenAPI())
 	// The first request renders the description: it takes 100 ms, which would delay every start of the portal.
 	s.description = sync.OnceValues(func() ([]byte, error) { return json.Marshal(api.OpenAPI()) })
 }
@@ -157,7 +157,7 @@ func (s *Server) apiProblem(c echo.Context, err error) *problemBody {
 	if errors.Is(c.Request().Context().Err(), context.Canceled) { // the client has disconnected
 		return problemOf(refusal{status: http.StatusServiceUnavailable, message: "The client disconnected. Send the request again."})
 	}
-	r := s.refuse(c, asTooLarge(err))
+	r := s.refusalOf(c, asTooLarge(err))
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
 		c.Response().Header().Set("Retry-After", "5")
 	}
@@ -183,7 +183,7 @@ func schemaName(t reflect.Type, hint string) string {
 
 // requireAnswers marks the fields that responses always contain (possibly null) as required. Fields of request bodies
 // stay optional.
-func requireAnswers(doc *huma.OpenAPI) {
+func requireResponseFields(doc *huma.OpenAPI) {
 	asked := map[string]bool{}
 	for _, path := range doc.Paths {
 		for _, o := range []*huma.Operation{path.Get, path.Put, path.Post, path.Patch, path.Delete} {
@@ -191,14 +191,14 @@ func requireAnswers(doc *huma.OpenAPI) {
 				continue
 			}
 			for _, m := range o.RequestBody.Content {
-				reach(doc.Components.Schemas, m.Schema, asked)
+				collectSchemas(doc.Components.Schemas, m.Schema, asked)
 			}
 		}
 	}
 	for name, schema := range doc.Components.Schemas.Map() {
 		if t := doc.Components.Schemas.TypeFromRef("#/components/schemas/" + name); t != nil && !asked[name] {
 			schema.Required = nil
-			for _, f := range alwaysThere(t) {
+			for _, f := range requiredFieldsOf(t) {
 				schema.Required = append(schema.Required, f.name)
 				// huma supports null only for plain types, not for references to other schemas.
 				if p := schema.Properties[f.name]; f.null && p != nil && p.Ref != "" {
@@ -210,7 +210,7 @@ func requireAnswers(doc *huma.OpenAPI) {
 }
 
 // reach records every schema that s refers to, directly or indirectly.
-func reach(all huma.Registry, s *huma.Schema, seen map[string]bool) {
+func collectSchemas(all huma.Registry, s *huma.Schema, seen map[string]bool) {
 	if s == nil {
 		return
 	}
@@ -220,25 +220,25 @@ func reach(all huma.Registry, s *huma.Schema, seen map[string]bool) {
 			return
 		}
 		seen[name] = true
-		reach(all, all.SchemaFromRef(s.Ref), seen)
+		collectSchemas(all, all.SchemaFromRef(s.Ref), seen)
 	}
-	reach(all, s.Items, seen)
+	collectSchemas(all, s.Items, seen)
 	if more, ok := s.AdditionalProperties.(*huma.Schema); ok {
-		reach(all, more, seen)
+		collectSchemas(all, more, seen)
 	}
 	for _, p := range s.Properties {
-		reach(all, p, seen)
+		collectSchemas(all, p, seen)
 	}
 }
 
 // alwaysField is a JSON field that is never omitted. null: its value may be nil, which is written as null.
-type alwaysField struct {
+type requiredField struct {
 	name string
 	null bool
 }
 
 // alwaysThere returns the fields of t that are never omitted.
-func alwaysThere(t reflect.Type) (fields []alwaysField) {
+func requiredFieldsOf(t reflect.Type) (fields []requiredField) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -248,7 +248,7 @@ func alwaysThere(t reflect.Type) (fields []alwaysField) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, rules, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.IsExported() && !f.Anonymous && name != "" && name != "-" && !strings.Contains(rules, "omitempty") && !strings.Contains(rules, "omitzero") {
-			fields = append(fields, alwaysField{name, f.Type.Kind() == reflect.Pointer})
+			fields = append(fields, requiredField{name, f.Type.Kind() == reflect.Pointer})
 		}
 	}
 	return fields

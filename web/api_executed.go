@@ -7,38 +7,38 @@ import (
 )
 
 // objectPath is implemented by the path parameters of a pool or a network, which are assigned to hosts.
-type objectPath interface{ of() fleet.Subject }
+type objectPath interface{ subject() fleet.Subject }
 
-func (p PoolPath) of() fleet.Subject    { return fleet.SubjectPool(p.ID) }
-func (p NetworkPath) of() fleet.Subject { return fleet.SubjectNetwork(p.ID) }
+func (p PoolPath) subject() fleet.Subject    { return fleet.SubjectPool(p.ID) }
+func (p NetworkPath) subject() fleet.Subject { return fleet.SubjectNetwork(p.ID) }
 
 // hostStatusPath is implemented by the path parameters of a pool or a network on one host.
 type hostStatusPath interface {
 	objectPath
-	on() fleet.HostID
+	hostID() fleet.HostID
 }
 
-func (p PoolHostPath) on() fleet.HostID    { return p.Host }
-func (p NetworkHostPath) on() fleet.HostID { return p.Host }
+func (p PoolHostPath) hostID() fleet.HostID    { return p.Host }
+func (p NetworkHostPath) hostID() fleet.HostID { return p.Host }
 
-func apiDelete[P objectPath](s *Server) call[P, pageOutput[fleet.Task]] {
+func apiDelete[P objectPath](s *Server) operationFunc[P, pageOutput[fleet.Task]] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
-		ids, err := s.Control.DeleteEverywhere(ctx, a, (*in).of())
+		ids, err := s.Control.DeleteEverywhere(ctx, a, (*in).subject())
 		return s.tasksOf(ctx, a, ids, err)
 	}
 }
 
-func apiAssign[P hostStatusPath](s *Server) call[P, pageOutput[fleet.Task]] {
+func apiAssign[P hostStatusPath](s *Server) operationFunc[P, pageOutput[fleet.Task]] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
-		ids, err := s.Control.Assign(ctx, a, (*in).of(), []fleet.HostID{(*in).on()})
+		ids, err := s.Control.Assign(ctx, a, (*in).subject(), []fleet.HostID{(*in).hostID()})
 		return s.tasksOf(ctx, a, ids, err)
 	}
 }
 
 // apiOnHost returns an operation that starts a task for a pool or a network on one host, by do.
-func apiOnHost[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) call[P, pageOutput[fleet.Task]] {
+func apiOnHost[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) operationFunc[P, pageOutput[fleet.Task]] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
-		id, err := do(ctx, a, (*in).of(), (*in).on())
+		id, err := do(ctx, a, (*in).subject(), (*in).hostID())
 		return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
 	}
 }
@@ -46,15 +46,15 @@ func apiOnHost[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor
 // RetriedBody is the result of a retry on all failed hosts.
 type RetriedBody struct {
 	Items  []fleet.Task `json:"items"`
-	Silent int          `json:"offline" doc:"Number of offline hosts; they retry when they are online again"`
+	Offline int          `json:"offline" doc:"Number of offline hosts; they retry when they are online again"`
 	More   int          `json:"more" doc:"Number of further failed hosts, beyond the limit of one request; repeat the request for them"`
 }
 
 type retriedOutput struct{ Body RetriedBody }
 
-func apiRetryEverywhere[P objectPath](s *Server) call[P, retriedOutput] {
+func apiRetryEverywhere[P objectPath](s *Server) operationFunc[P, retriedOutput] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*retriedOutput, error) {
-		r, err := s.Control.RetryEverywhere(ctx, a, (*in).of())
+		r, err := s.Control.RetryEverywhere(ctx, a, (*in).subject())
 		tasks, err := s.tasksOf(ctx, a, r.Tasks, err)
 		if err != nil {
 			return nil, err
@@ -88,16 +88,16 @@ type networkSelectorInput struct {
 func (p poolSelectorInput) selector() string    { return p.Body.Selector }
 func (p networkSelectorInput) selector() string { return p.Body.Selector }
 
-func apiSelector[P objectPath](s *Server) call[P, byLabelOutput] {
+func apiSelector[P objectPath](s *Server) operationFunc[P, byLabelOutput] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*byLabelOutput, error) {
-		now, err := s.Control.ByLabel(ctx, a, (*in).of())
+		now, err := s.Control.ByLabel(ctx, a, (*in).subject())
 		return &byLabelOutput{now}, err
 	}
 }
 
-func apiSetSelector[P selectorPath](s *Server) call[P, byLabelOutput] {
+func apiSetSelector[P selectorPath](s *Server) operationFunc[P, byLabelOutput] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*byLabelOutput, error) {
-		now, err := s.Control.AssignByLabel(ctx, a, (*in).of(), (*in).selector())
+		now, err := s.Control.AssignByLabel(ctx, a, (*in).subject(), (*in).selector())
 		return &byLabelOutput{now}, err
 	}
 }

@@ -69,6 +69,6 @@ func (s *Server) apiGetExport(ctx context.Context, a fleet.Actor, in *ExportPath
 	return &exportOutput{e}, err
 }
 
-func (s *Server) apiDeleteExport(ctx context.Context, a fleet.Actor, in *ExportPath) (*nothing, error) {
+func (s *Server) apiDeleteExport(ctx context.Context, a fleet.Actor, in *ExportPath) (*emptyOutput, error) {
 	return nil, s.Control.DeleteExport(ctx, a, in.ID)
 }

@@ -11,7 +11,7 @@ import (
 func TestFormContentTypeReadAsJSONWithToken(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	chief := p.program("ann", fleet.RoleAdmin, nil)
+	chief := p.apiClient("ann", fleet.RoleAdmin, nil)
 	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
 	chief.call("POST", "/api/v1/projects", `{"name": "shop"}`, form...).is(t, http.StatusCreated)
 	chief.call("POST", "/api/v1/projects", `name=shop`, form...).is(t, http.StatusBadRequest)
@@ -20,7 +20,7 @@ func TestFormContentTypeReadAsJSONWithToken(t *testing.T) {
 
 func TestUnknownQueryParametersRefused(t *testing.T) {
 	t.Parallel()
-	chief := newPortal(t).program("ann", fleet.RoleAdmin, nil)
+	chief := newPortal(t).apiClient("ann", fleet.RoleAdmin, nil)
 	chief.call("GET", "/api/v1/vms?filer=name:web", "").is(t, http.StatusUnprocessableEntity).has(t, "query.filer", "There is no such parameter.")
 	chief.call("GET", "/api/v1/vms?filter=name:web&limit=5", "").is(t, http.StatusOK)
 }
@@ -28,7 +28,7 @@ func TestUnknownQueryParametersRefused(t *testing.T) {
 func TestReplayedResponseHasReplayHeader(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	chief := p.program("ann", fleet.RoleAdmin, nil)
+	chief := p.apiClient("ann", fleet.RoleAdmin, nil)
 	send := func() answer {
 		return chief.call("POST", "/api/v1/projects", `{"name": "shop"}`, "Idempotency-Key", "one").is(t, http.StatusCreated)
 	}

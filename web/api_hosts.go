@@ -25,7 +25,7 @@ type hostBody struct {
 }
 
 func hostAnswer(a fleet.Actor, h fleet.HostView, err error) (*hostOutput, error) {
-	return &hostOutput{ETag: etag(h.Generation), Body: hostBody{h, offers(a, "host", h.Actions())}}, err
+	return &hostOutput{ETag: etag(h.Generation), Body: hostBody{h, offeredActions(a, "host", h.Actions())}}, err
 }
 
 func (s *Server) apiGetHost(ctx context.Context, a fleet.Actor, in *HostPath) (*hostOutput, error) {
@@ -50,7 +50,7 @@ func (s *Server) apiUpdateHost(ctx context.Context, a fleet.Actor, in *updateHos
 		if err != nil {
 			return nil, err
 		}
-		to, err := in.Body.on(hostEdit{old.Spec})
+		to, err := in.Body.applyTo(hostEdit{old.Spec})
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (s *Server) apiUpdateHost(ctx context.Context, a fleet.Actor, in *updateHos
 	})
 }
 
-func (s *Server) apiDeleteHost(ctx context.Context, a fleet.Actor, in *HostPath) (*nothing, error) {
+func (s *Server) apiDeleteHost(ctx context.Context, a fleet.Actor, in *HostPath) (*emptyOutput, error) {
 	return nil, s.Control.DeleteHost(ctx, a, in.ID)
 }
 
@@ -87,12 +87,12 @@ func (s *Server) apiActOnHost(ctx context.Context, a fleet.Actor, in *actOnHostI
 	return s.apiGetHost(ctx, a, &in.HostPath)
 }
 
-type foundVMsInput struct {
+type discoveredVMsInput struct {
 	HostPath
 	ListQuery
 }
 
-func (s *Server) apiDiscoveredVMs(ctx context.Context, a fleet.Actor, in *foundVMsInput) (*pageOutput[fleet.DiscoveredVM], error) {
+func (s *Server) apiDiscoveredVMs(ctx context.Context, a fleet.Actor, in *discoveredVMsInput) (*pageOutput[fleet.DiscoveredVM], error) {
 	host, err := s.Control.GetHost(ctx, a, in.ID)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ type CopyPath struct {
 	Host   fleet.HostID `query:"host" doc:"For a local pool: the host that has the file"`
 }
 
-func (in *CopyPath) of() control.ImageCopy {
+func (in *CopyPath) imageCopy() control.ImageCopy {
 	return control.ImageCopy{ImageID: in.ID, PoolID: in.Pool, Volume: in.Volume, HostID: in.Host}
 }
 
@@ -36,7 +36,7 @@ type imageOutputBody struct {
 }
 
 func imageAnswer(a fleet.Actor, v fleet.ImageView) imageOutputBody {
-	return imageOutputBody{v, Offered{policy.OfferImage(a, v)}}
+	return imageOutputBody{v, Offered{policy.RestrictImageActions(a, v)}}
 }
 
 func (s *Server) apiAddImage(ctx context.Context, a fleet.Actor, in *struct{ Body control.NewImage }) (*imageOutput, error) {
@@ -71,14 +71,14 @@ type deleteImageInput struct {
 	Files   bool   `query:"files" doc:"Delete the files of the image's copies too; one task for each"`
 }
 
-func (s *Server) apiDeleteImage(ctx context.Context, a fleet.Actor, in *deleteImageInput) (*tasksAsked, error) {
+func (s *Server) apiDeleteImage(ctx context.Context, a fleet.Actor, in *deleteImageInput) (*queuedTasksOutput, error) {
 	tasks, err := s.Control.DeleteImage(ctx, a, in.ID, in.Confirm, in.Files)
-	out := &tasksAsked{}
+	out := &queuedTasksOutput{}
 	out.Body.Tasks = append([]fleet.TaskID{}, tasks...)
 	return out, err
 }
 
-type tasksAsked struct {
+type queuedTasksOutput struct {
 	Body struct {
 		Tasks []fleet.TaskID `json:"tasks"`
 	}
@@ -100,9 +100,9 @@ type copyImageInput struct {
 }
 
 // apiCopyImage answers without a task if the pool already holds a file with the image's content.
-func (s *Server) apiCopyImage(ctx context.Context, a fleet.Actor, in *copyImageInput) (*tasksAsked, error) {
+func (s *Server) apiCopyImage(ctx context.Context, a fleet.Actor, in *copyImageInput) (*queuedTasksOutput, error) {
 	task, err := s.Control.CopyImage(ctx, a, in.ID, in.Body)
-	out := &tasksAsked{}
+	out := &queuedTasksOutput{}
 	out.Body.Tasks = []fleet.TaskID{}
 	if task.ID != "" {
 		out.Body.Tasks = append(out.Body.Tasks, task.ID)
@@ -111,12 +111,12 @@ func (s *Server) apiCopyImage(ctx context.Context, a fleet.Actor, in *copyImageI
 }
 
 func (s *Server) apiVerifyCopy(ctx context.Context, a fleet.Actor, in *CopyPath) (*taskOutput, error) {
-	task, err := s.Control.VerifyCopy(ctx, a, in.of())
+	task, err := s.Control.VerifyCopy(ctx, a, in.imageCopy())
 	return &taskOutput{task}, err
 }
 
-func (s *Server) apiForgetCopy(ctx context.Context, a fleet.Actor, in *CopyPath) (*nothing, error) {
-	return nil, s.Control.ForgetCopy(ctx, a, in.of())
+func (s *Server) apiForgetCopy(ctx context.Context, a fleet.Actor, in *CopyPath) (*emptyOutput, error) {
+	return nil, s.Control.ForgetCopy(ctx, a, in.imageCopy())
 }
 
 type deleteCopyInput struct {
@@ -124,9 +124,9 @@ type deleteCopyInput struct {
 	Confirm string `query:"confirm" doc:"The file's name"`
 }
 
-func (s *Server) apiDeleteCopy(ctx context.Context, a fleet.Actor, in *deleteCopyInput) (*tasksAsked, error) {
-	task, err := s.Control.DeleteCopy(ctx, a, in.of(), in.Confirm)
-	out := &tasksAsked{}
+func (s *Server) apiDeleteCopy(ctx context.Context, a fleet.Actor, in *deleteCopyInput) (*queuedTasksOutput, error) {
+	task, err := s.Control.DeleteCopy(ctx, a, in.imageCopy(), in.Confirm)
+	out := &queuedTasksOutput{}
 	out.Body.Tasks = []fleet.TaskID{}
 	if task != "" {
 		out.Body.Tasks = append(out.Body.Tasks, task)
@@ -140,10 +140,10 @@ type ImageGrantPath struct {
 	Project string `path:"project" doc:"A project's id, or all"`
 }
 
-func (s *Server) apiGrantImage(ctx context.Context, a fleet.Actor, in *ImageGrantPath) (*nothing, error) {
-	return nil, s.Control.GrantImage(ctx, a, in.ID, grantedTo(in.Project))
+func (s *Server) apiGrantImage(ctx context.Context, a fleet.Actor, in *ImageGrantPath) (*emptyOutput, error) {
+	return nil, s.Control.GrantImage(ctx, a, in.ID, grantedProject(in.Project))
 }
 
-func (s *Server) apiRevokeImage(ctx context.Context, a fleet.Actor, in *ImageGrantPath) (*nothing, error) {
-	return nil, s.Control.RevokeImage(ctx, a, in.ID, grantedTo(in.Project))
+func (s *Server) apiRevokeImage(ctx context.Context, a fleet.Actor, in *ImageGrantPath) (*emptyOutput, error) {
+	return nil, s.Control.RevokeImage(ctx, a, in.ID, grantedProject(in.Project))
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // program is an API client with the token of one user.
-type program struct {
+type apiClient struct {
 	*client.Client
 	browser
 	token string
@@ -20,7 +20,7 @@ type program struct {
 
 // program creates a user with role in all projects and the given roles in projects, and returns an API client with a
 // token of that user.
-func (p *portal) program(name string, role fleet.Role, projects map[fleet.ProjectID]fleet.Role) *program {
+func (p *portal) apiClient(name string, role fleet.Role, projects map[fleet.ProjectID]fleet.Role) *apiClient {
 	p.t.Helper()
 	p.addUser(name, role)
 	for id, r := range projects {
@@ -32,11 +32,11 @@ func (p *portal) program(name string, role fleet.Role, projects map[fleet.Projec
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return &program{c, *p.browser(), secret}
+	return &apiClient{c, *p.browser(), secret}
 }
 
 // call sends a JSON body with the client's token. header alternates names and values.
-func (g *program) call(method, path, body string, header ...string) answer {
+func (g *apiClient) call(method, path, body string, header ...string) answer {
 	g.t.Helper()
 	return g.do(method, path, strings.NewReader(body), append([]string{"Authorization", "Bearer " + g.token, "Content-Type", "application/json"}, header...)...)
 }

@@ -20,7 +20,7 @@ func TestListsPageFilterAndSort(t *testing.T) {
 		p.addVM(shop, host, name, fleet.Running)
 	}
 	p.addVM(lab, host, "web-9", fleet.Running)
-	member := p.program("mia", "", map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
+	member := p.apiClient("mia", "", map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
 	vms, err := client.All(t.Context(), fleet.Query{Filter: "name:web*", Sort: "-name", Limit: 2}, member.VMs)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestListsPageFilterAndSort(t *testing.T) {
 	if err != nil || len(projects.Items) != 1 || projects.Items[0].Name != "shop" {
 		t.Errorf("%+v, %v", projects, err)
 	}
-	admin := p.program("ann", fleet.RoleAdmin, nil)
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
 	users, err := client.All(t.Context(), fleet.Query{Sort: "-name", Limit: 1}, admin.Users)
 	if err != nil || len(users) != 2 || users[0].Name != "mia" {
 		t.Errorf("%+v, %v", users, err)

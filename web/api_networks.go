@@ -29,7 +29,7 @@ type networkOutputBody struct {
 }
 
 func networkAnswer(a fleet.Actor, n fleet.NetworkView) networkOutputBody {
-	return networkOutputBody{n, offers(a, "network", n.Actions())}
+	return networkOutputBody{n, offeredActions(a, "network", n.Actions())}
 }
 
 func (s *Server) apiCreateNetwork(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateNetwork }) (*networkOutput, error) {
@@ -59,10 +59,10 @@ type GrantPath struct {
 	Project string          `path:"project"`
 }
 
-func (s *Server) apiGrantNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*nothing, error) {
-	return nil, s.Control.GrantNetwork(ctx, a, in.ID, grantedTo(in.Project))
+func (s *Server) apiGrantNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*emptyOutput, error) {
+	return nil, s.Control.GrantNetwork(ctx, a, in.ID, grantedProject(in.Project))
 }
 
-func (s *Server) apiRevokeNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*nothing, error) {
-	return nil, s.Control.RevokeNetwork(ctx, a, in.ID, grantedTo(in.Project))
+func (s *Server) apiRevokeNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*emptyOutput, error) {
+	return nil, s.Control.RevokeNetwork(ctx, a, in.ID, grantedProject(in.Project))
 }

@@ -31,31 +31,31 @@ func (p mergePatch[T]) MarshalJSON() ([]byte, error) { return p.text, nil }
 
 // Schema describes a T whose fields may all be omitted or null.
 func (mergePatch[T]) Schema(r huma.Registry) *huma.Schema {
-	return patchable(r, r.Schema(reflect.TypeFor[T](), false, ""))
+	return patchSchema(r, r.Schema(reflect.TypeFor[T](), false, ""))
 }
 
-func patchable(r huma.Registry, of *huma.Schema) *huma.Schema {
+func patchSchema(r huma.Registry, of *huma.Schema) *huma.Schema {
 	for of.Ref != "" {
 		of = r.SchemaFromRef(of.Ref)
 	}
 	s := *of
 	s.Required, s.Properties = nil, maps.Clone(of.Properties)
 	for name, field := range s.Properties {
-		s.Properties[name] = orNull(patchable(r, field))
+		s.Properties[name] = nullable(patchSchema(r, field))
 	}
 	if values, ok := of.AdditionalProperties.(*huma.Schema); ok {
-		s.AdditionalProperties = orNull(patchable(r, values))
+		s.AdditionalProperties = nullable(patchSchema(r, values))
 	}
 	return &s
 }
 
-func orNull(s *huma.Schema) *huma.Schema {
+func nullable(s *huma.Schema) *huma.Schema {
 	s.Nullable = true
 	return s
 }
 
 // on returns the T that results from applying the patch to old.
-func (p mergePatch[T]) on(old T) (T, error) {
+func (p mergePatch[T]) applyTo(old T) (T, error) {
 	var out T
 	before, err := json.Marshal(old)
 	if err != nil {
@@ -81,25 +81,25 @@ func (p mergePatch[T]) on(old T) (T, error) {
 // mergeText applies the patch to old, in time linear in the size of the patch. The common library would need quadratic
 // time.
 func mergeText(old, patch []byte) ([]byte, error) {
-	before, err := tree(old)
+	before, err := decodeJSON(old)
 	if err != nil {
 		return nil, err
 	}
-	change, err := tree(patch)
+	change, err := decodeJSON(patch)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(merged(before, change))
+	return json.Marshal(mergeJSON(before, change))
 }
 
 // tree decodes a JSON document. It returns numbers as json.Number, so that large numbers stay exact.
-func tree(text []byte) (out any, err error) {
+func decodeJSON(text []byte) (out any, err error) {
 	read := json.NewDecoder(bytes.NewReader(text))
 	read.UseNumber()
 	return out, read.Decode(&out)
 }
 
-func merged(old, patch any) any {
+func mergeJSON(old, patch any) any {
 	change, ok := patch.(map[string]any)
 	if !ok {
 		return patch
@@ -113,7 +113,7 @@ func merged(old, patch any) any {
 			delete(out, name)
 			continue
 		}
-		out[name] = merged(out[name], value)
+		out[name] = mergeJSON(out[name], value)
 	}
 	return out
 }

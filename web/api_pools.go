@@ -36,7 +36,7 @@ type poolHostBody struct {
 }
 
 func poolAnswer(a fleet.Actor, p fleet.PoolView) poolBody {
-	return poolBody{PoolView: p, Offered: offers(a, "pool", p.Actions()), Hosts: statusBodies(a, p.Hosts)}
+	return poolBody{PoolView: p, Offered: offeredActions(a, "pool", p.Actions()), Hosts: statusBodies(a, p.Hosts)}
 }
 
 func (s *Server) apiCreatePool(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreatePool }) (*poolOutput, error) {
@@ -71,7 +71,7 @@ func (s *Server) apiPoolHosts(ctx context.Context, a fleet.Actor, in *poolListIn
 func statusBodies(a fleet.Actor, cells []fleet.PoolHost) []poolHostBody {
 	out := make([]poolHostBody, len(cells))
 	for i, h := range cells {
-		out[i] = poolHostBody{h, offers(a, "pool", h.Actions())}
+		out[i] = poolHostBody{h, offeredActions(a, "pool", h.Actions())}
 	}
 	return out
 }

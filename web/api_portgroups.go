@@ -63,10 +63,10 @@ type GroupGrantPath struct {
 	Project string `path:"project"`
 }
 
-func (s *Server) apiGrantPortGroup(ctx context.Context, a fleet.Actor, in *GroupGrantPath) (*nothing, error) {
-	return nil, s.Control.GrantPortGroup(ctx, a, in.ID, in.Group, grantedTo(in.Project))
+func (s *Server) apiGrantPortGroup(ctx context.Context, a fleet.Actor, in *GroupGrantPath) (*emptyOutput, error) {
+	return nil, s.Control.GrantPortGroup(ctx, a, in.ID, in.Group, grantedProject(in.Project))
 }
 
-func (s *Server) apiRevokePortGroup(ctx context.Context, a fleet.Actor, in *GroupGrantPath) (*nothing, error) {
-	return nil, s.Control.RevokePortGroup(ctx, a, in.ID, in.Group, grantedTo(in.Project))
+func (s *Server) apiRevokePortGroup(ctx context.Context, a fleet.Actor, in *GroupGrantPath) (*emptyOutput, error) {
+	return nil, s.Control.RevokePortGroup(ctx, a, in.ID, in.Group, grantedProject(in.Project))
 }

@@ -23,7 +23,7 @@ type projectBody struct {
 }
 
 func projectAnswer(a fleet.Actor, p fleet.Project) *projectOutput {
-	return &projectOutput{Body: projectBody{p, offers(a, "project", p.Actions())}}
+	return &projectOutput{Body: projectBody{p, offeredActions(a, "project", p.Actions())}}
 }
 
 func (s *Server) apiCreateProject(ctx context.Context, a fleet.Actor, in *struct{ Body identity.ProjectInput }) (*projectOutput, error) {
@@ -48,7 +48,7 @@ func (s *Server) apiUpdateProject(ctx context.Context, a fleet.Actor, in *update
 	if err != nil {
 		return nil, err
 	}
-	to, err := in.Body.on(identity.ProjectInput{
+	to, err := in.Body.applyTo(identity.ProjectInput{
 		Name: old.Name, Description: old.Description, DefaultPoolID: old.DefaultPoolID, DefaultNetworkID: old.DefaultNetworkID,
 	})
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Server) apiUpdateProject(ctx context.Context, a fleet.Actor, in *update
 	return projectAnswer(a, p), err
 }
 
-func (s *Server) apiDeleteProject(ctx context.Context, a fleet.Actor, in *ProjectPath) (*nothing, error) {
+func (s *Server) apiDeleteProject(ctx context.Context, a fleet.Actor, in *ProjectPath) (*emptyOutput, error) {
 	return nil, s.Control.DeleteProject(ctx, a, in.ID)
 }
 
@@ -79,7 +79,7 @@ type setMemberInput struct {
 	}
 }
 
-func (s *Server) apiSetMember(ctx context.Context, a fleet.Actor, in *setMemberInput) (*nothing, error) {
+func (s *Server) apiSetMember(ctx context.Context, a fleet.Actor, in *setMemberInput) (*emptyOutput, error) {
 	if in.Body.Role == fleet.RoleNone {
 		// control removes the member for an empty role, but here an empty role only means a missing field
 		in.Body.Role = "none"
@@ -87,6 +87,6 @@ func (s *Server) apiSetMember(ctx context.Context, a fleet.Actor, in *setMemberI
 	return nil, s.Control.SetMember(ctx, a, in.ID, in.User, in.Body.Role)
 }
 
-func (s *Server) apiRemoveMember(ctx context.Context, a fleet.Actor, in *MemberPath) (*nothing, error) {
+func (s *Server) apiRemoveMember(ctx context.Context, a fleet.Actor, in *MemberPath) (*emptyOutput, error) {
 	return nil, s.Control.SetMember(ctx, a, in.ID, in.User, fleet.RoleNone)
 }

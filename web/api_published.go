@@ -18,10 +18,10 @@ func (in *imageInput) image() control.Image {
 	return control.Image{PoolID: in.ID, Volume: in.Volume, HostID: in.Host}
 }
 
-func (s *Server) apiPublishImage(ctx context.Context, a fleet.Actor, in *imageInput) (*nothing, error) {
+func (s *Server) apiPublishImage(ctx context.Context, a fleet.Actor, in *imageInput) (*emptyOutput, error) {
 	return nil, s.Control.PublishImage(ctx, a, in.image())
 }
 
-func (s *Server) apiWithdrawImage(ctx context.Context, a fleet.Actor, in *imageInput) (*nothing, error) {
+func (s *Server) apiWithdrawImage(ctx context.Context, a fleet.Actor, in *imageInput) (*emptyOutput, error) {
 	return nil, s.Control.WithdrawImage(ctx, a, in.image())
 }

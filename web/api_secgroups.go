@@ -42,7 +42,7 @@ func (s *Server) apiUpdateSecurityGroup(ctx context.Context, a fleet.Actor, in *
 	if err != nil {
 		return nil, err
 	}
-	to, err := in.Body.on(securityGroupPatch{old.Name, old.Spec})
+	to, err := in.Body.applyTo(securityGroupPatch{old.Name, old.Spec})
 	if err != nil {
 		return nil, err
 	}
@@ -50,11 +50,11 @@ func (s *Server) apiUpdateSecurityGroup(ctx context.Context, a fleet.Actor, in *
 	return &securityGroupOutput{Body: g}, err
 }
 
-func (s *Server) apiDeleteSecurityGroup(ctx context.Context, a fleet.Actor, in *SecurityGroupPath) (*nothing, error) {
+func (s *Server) apiDeleteSecurityGroup(ctx context.Context, a fleet.Actor, in *SecurityGroupPath) (*emptyOutput, error) {
 	return nil, s.Control.DeleteSecurityGroup(ctx, a, in.ID)
 }
 
-func (s *Server) apiRetrySecurityGroup(ctx context.Context, a fleet.Actor, in *SecurityGroupPath) (*nothing, error) {
+func (s *Server) apiRetrySecurityGroup(ctx context.Context, a fleet.Actor, in *SecurityGroupPath) (*emptyOutput, error) {
 	return nil, s.Control.RetrySecurityGroup(ctx, a, in.ID)
 }
 
@@ -71,8 +71,8 @@ type passInput struct {
 	Port        int            `query:"port" doc:"Destination port, for tcp and udp"`
 }
 
-func (s *Server) apiWouldPass(ctx context.Context, a fleet.Actor, in *passInput) (*passOutput, error) {
-	out, err := s.Control.WouldPass(ctx, a, fleet.PassQuestion{
+func (s *Server) apiPredictPass(ctx context.Context, a fleet.Actor, in *passInput) (*passOutput, error) {
+	out, err := s.Control.CheckConnection(ctx, a, fleet.PassQuestion{
 		From:     fleet.PassEnd{VMID: in.FromVM, MAC: in.FromMAC, Address: in.FromAddress},
 		To:       fleet.PassEnd{VMID: in.ToVM, MAC: in.ToMAC, Address: in.ToAddress},
 		Protocol: in.Protocol, Port: in.Port,
@@ -81,5 +81,5 @@ func (s *Server) apiWouldPass(ctx context.Context, a fleet.Actor, in *passInput)
 }
 
 func (s *Server) apiNICFilters(ctx context.Context, a fleet.Actor, in *VMPath) (*pageOutput[fleet.NICFilter], error) {
-	return singlePage(s.Control.NICFilters(ctx, a, in.ID))
+	return singlePage(s.Control.NICFilterStates(ctx, a, in.ID))
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // StartImagePath holds the id of an image catalog entry, from the request's path.
-type StartImagePath struct {
+type CatalogEntryPath struct {
 	ID fleet.StartImageID `path:"id"`
 }
 
@@ -17,75 +17,75 @@ type startImageBody struct {
 	Offered
 }
 
-type startImageOutput struct {
+type catalogEntryOutput struct {
 	Location string `header:"Location"`
 	Body     startImageBody
 }
 
-func startImageAnswer(a fleet.Actor, v fleet.StartImageView) startImageBody {
-	return startImageBody{v, offers(a, "image", v.Actions())}
+func catalogEntryAnswer(a fleet.Actor, v fleet.StartImageView) startImageBody {
+	return startImageBody{v, offeredActions(a, "image", v.Actions())}
 }
 
-type startImagesOutput struct {
+type catalogOutput struct {
 	Body struct {
 		Items []startImageBody `json:"items"`
 	}
 }
 
-func (s *Server) apiStartImages(ctx context.Context, a fleet.Actor, _ *struct{}) (*startImagesOutput, error) {
+func (s *Server) apiListCatalog(ctx context.Context, a fleet.Actor, _ *struct{}) (*catalogOutput, error) {
 	all, err := s.Control.StartImages(ctx, a)
-	out := &startImagesOutput{}
+	out := &catalogOutput{}
 	out.Body.Items = []startImageBody{}
 	for _, v := range all {
-		out.Body.Items = append(out.Body.Items, startImageAnswer(a, v))
+		out.Body.Items = append(out.Body.Items, catalogEntryAnswer(a, v))
 	}
 	return out, err
 }
 
-func (s *Server) apiGetStartImage(ctx context.Context, a fleet.Actor, in *StartImagePath) (*startImageOutput, error) {
+func (s *Server) apiGetCatalogEntry(ctx context.Context, a fleet.Actor, in *CatalogEntryPath) (*catalogEntryOutput, error) {
 	v, err := s.Control.StartImage(ctx, a, in.ID)
-	return &startImageOutput{Body: startImageAnswer(a, v)}, err
+	return &catalogEntryOutput{Body: catalogEntryAnswer(a, v)}, err
 }
 
-func (s *Server) apiAddStartImage(ctx context.Context, a fleet.Actor, in *struct{ Body control.NewStartImage }) (*startImageOutput, error) {
+func (s *Server) apiAddCatalogEntry(ctx context.Context, a fleet.Actor, in *struct{ Body control.NewStartImage }) (*catalogEntryOutput, error) {
 	id, err := s.Control.AddStartImage(ctx, a, in.Body)
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.apiGetStartImage(ctx, a, &StartImagePath{id})
+	out, err := s.apiGetCatalogEntry(ctx, a, &CatalogEntryPath{id})
 	if err == nil {
 		out.Location = apiBase + "/image-catalog/" + string(id)
 	}
 	return out, err
 }
 
-type editStartImageInput struct {
-	StartImagePath
+type editCatalogEntryInput struct {
+	CatalogEntryPath
 	Body control.EditStartImage
 }
 
-func (s *Server) apiEditStartImage(ctx context.Context, a fleet.Actor, in *editStartImageInput) (*startImageOutput, error) {
+func (s *Server) apiEditCatalogEntry(ctx context.Context, a fleet.Actor, in *editCatalogEntryInput) (*catalogEntryOutput, error) {
 	if err := s.Control.EditStartImage(ctx, a, in.ID, in.Body); err != nil {
 		return nil, err
 	}
-	return s.apiGetStartImage(ctx, a, &in.StartImagePath)
+	return s.apiGetCatalogEntry(ctx, a, &in.CatalogEntryPath)
 }
 
-func (s *Server) apiRemoveStartImage(ctx context.Context, a fleet.Actor, in *StartImagePath) (*nothing, error) {
+func (s *Server) apiRemoveCatalogEntry(ctx context.Context, a fleet.Actor, in *CatalogEntryPath) (*emptyOutput, error) {
 	return nil, s.Control.RemoveStartImage(ctx, a, in.ID)
 }
 
-func (s *Server) apiRestoreStartImages(ctx context.Context, a fleet.Actor, _ *struct{}) (*nothing, error) {
+func (s *Server) apiRestoreCatalog(ctx context.Context, a fleet.Actor, _ *struct{}) (*emptyOutput, error) {
 	_, err := s.Control.RestoreStartImages(ctx, a)
 	return nil, err
 }
 
 type pullInput struct {
-	StartImagePath
-	Body control.Pull
+	CatalogEntryPath
+	Body control.PullDestination
 }
 
-func (s *Server) apiPullStartImage(ctx context.Context, a fleet.Actor, in *pullInput) (*taskOutput, error) {
+func (s *Server) apiPullCatalogEntry(ctx context.Context, a fleet.Actor, in *pullInput) (*taskOutput, error) {
 	_, task, err := s.Control.PullStartImage(ctx, a, in.ID, in.Body)
 	return &taskOutput{task}, err
 }

@@ -19,7 +19,7 @@ type TemplateVersionPath struct {
 	Version fleet.TemplateVersionID `path:"version"`
 }
 
-func (in TemplateVersionPath) of() control.TemplateVersion {
+func (in TemplateVersionPath) templateVersion() control.TemplateVersion {
 	return control.TemplateVersion{TemplateID: in.ID, VersionID: in.Version}
 }
 
@@ -36,7 +36,7 @@ type templateBody struct {
 
 func (s *Server) templateAnswer(ctx context.Context, a fleet.Actor, id fleet.TemplateID, task fleet.TaskID) (*templateOutput, error) {
 	v, err := s.Control.GetTemplate(ctx, a, id)
-	return &templateOutput{Location: apiBase + "/templates/" + string(id), Task: string(task), Body: templateBody{v, Offered{policy.OfferTemplate(a, v.ProjectID, v.Actions())}}}, err
+	return &templateOutput{Location: apiBase + "/templates/" + string(id), Task: string(task), Body: templateBody{v, Offered{policy.RestrictTemplateActions(a, v.ProjectID, v.Actions())}}}, err
 }
 
 func (s *Server) apiAddTemplate(ctx context.Context, a fleet.Actor, in *struct{ Body control.NewTemplate }) (*templateOutput, error) {
@@ -68,21 +68,21 @@ type deleteTemplateInput struct {
 	Confirm string `query:"confirm" doc:"The template's name"`
 }
 
-func (s *Server) apiDeleteTemplate(ctx context.Context, a fleet.Actor, in *deleteTemplateInput) (*tasksAsked, error) {
+func (s *Server) apiDeleteTemplate(ctx context.Context, a fleet.Actor, in *deleteTemplateInput) (*queuedTasksOutput, error) {
 	tasks, err := s.Control.DeleteTemplate(ctx, a, in.ID, in.Confirm)
 	return deletionTasks(tasks), err
 }
 
 // deletionTasks returns the response with the ids of the tasks that delete files.
-func deletionTasks(tasks []fleet.TaskID) *tasksAsked {
-	out := &tasksAsked{}
+func deletionTasks(tasks []fleet.TaskID) *queuedTasksOutput {
+	out := &queuedTasksOutput{}
 	out.Body.Tasks = append([]fleet.TaskID{}, tasks...)
 	return out
 }
 
 type templateVersionInput struct {
 	TemplatePath
-	Body control.OfVM
+	Body control.TemplateSource
 }
 
 func (s *Server) apiAddTemplateVersion(ctx context.Context, a fleet.Actor, in *templateVersionInput) (*templateOutput, error) {
@@ -100,8 +100,8 @@ type deprecateInput struct {
 	}
 }
 
-func (s *Server) apiDeprecateVersion(ctx context.Context, a fleet.Actor, in *deprecateInput) (*nothing, error) {
-	return nil, s.Control.DeprecateTemplateVersion(ctx, a, in.of(), in.Body.Deprecated)
+func (s *Server) apiDeprecateVersion(ctx context.Context, a fleet.Actor, in *deprecateInput) (*emptyOutput, error) {
+	return nil, s.Control.DeprecateTemplateVersion(ctx, a, in.templateVersion(), in.Body.Deprecated)
 }
 
 type deleteTemplateVersionInput struct {
@@ -109,8 +109,8 @@ type deleteTemplateVersionInput struct {
 	Confirm string `query:"confirm" doc:"The template's name"`
 }
 
-func (s *Server) apiDeleteTemplateVersion(ctx context.Context, a fleet.Actor, in *deleteTemplateVersionInput) (*tasksAsked, error) {
-	tasks, err := s.Control.DeleteTemplateVersion(ctx, a, in.of(), in.Confirm)
+func (s *Server) apiDeleteTemplateVersion(ctx context.Context, a fleet.Actor, in *deleteTemplateVersionInput) (*queuedTasksOutput, error) {
+	tasks, err := s.Control.DeleteTemplateVersion(ctx, a, in.templateVersion(), in.Confirm)
 	return deletionTasks(tasks), err
 }
 
@@ -120,12 +120,12 @@ type TemplateGrantPath struct {
 	Project string `path:"project" doc:"A project's id, or all"`
 }
 
-func (s *Server) apiGrantTemplate(ctx context.Context, a fleet.Actor, in *TemplateGrantPath) (*nothing, error) {
-	return nil, s.Control.GrantTemplate(ctx, a, in.ID, grantedTo(in.Project))
+func (s *Server) apiGrantTemplate(ctx context.Context, a fleet.Actor, in *TemplateGrantPath) (*emptyOutput, error) {
+	return nil, s.Control.GrantTemplate(ctx, a, in.ID, grantedProject(in.Project))
 }
 
-func (s *Server) apiRevokeTemplate(ctx context.Context, a fleet.Actor, in *TemplateGrantPath) (*nothing, error) {
-	return nil, s.Control.RevokeTemplate(ctx, a, in.ID, grantedTo(in.Project))
+func (s *Server) apiRevokeTemplate(ctx context.Context, a fleet.Actor, in *TemplateGrantPath) (*emptyOutput, error) {
+	return nil, s.Control.RevokeTemplate(ctx, a, in.ID, grantedProject(in.Project))
 }
 
 func (s *Server) apiCreateVMs(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateVMs }) (*taskOutput, error) {

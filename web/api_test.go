@@ -19,13 +19,13 @@ func TestErrorStatusOfEachRefusal(t *testing.T) { //nolint:tparallel
 	shop, lab := p.addProject("shop"), p.addProject("lab")
 	host := p.addHost("h1", 0)
 	vm, foreign := p.addVM(shop, host, "web", fleet.Stopped), p.addVM(lab, host, "secret", fleet.Stopped)
-	member := p.program("mia", "", map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
-	viewer := p.program("vic", fleet.RoleViewer, nil)
-	chief := p.program("cara", fleet.RoleAdmin, nil)
-	nobody := &program{browser: *p.browser(), token: "qx_" + strings.Repeat("A", 43)}
+	member := p.apiClient("mia", "", map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
+	viewer := p.apiClient("vic", fleet.RoleViewer, nil)
+	chief := p.apiClient("cara", fleet.RoleAdmin, nil)
+	nobody := &apiClient{browser: *p.browser(), token: "qx_" + strings.Repeat("A", 43)}
 	mine, theirs := "/api/v1/vms/"+string(vm), "/api/v1/vms/"+string(foreign)
 	for name, c := range map[string]struct {
-		as                 *program
+		as                 *apiClient
 		method, path, body string
 		header             []string
 		status             int
@@ -99,7 +99,7 @@ func TestErrorStatusOfEachRefusal(t *testing.T) { //nolint:tparallel
 func TestInternalErrorsHideDetails(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	admin := p.program("ann", fleet.RoleAdmin, nil)
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
 	p.exec("ALTER TABLE tasks RENAME COLUMN note TO oops")
 	broken := admin.call("GET", "/api/v1/tasks", "")
 	if shown := broken.refused(t, http.StatusInternalServerError, ""); len(shown.Reference) != 10 || !strings.Contains(p.log.String(), shown.Reference) {
@@ -126,7 +126,7 @@ func TestAPIClientManagesHostsPoolsProjectsAndUsers(t *testing.T) {
 	p := newPortal(t)
 	ctx := t.Context()
 	host, other := p.addHost("h1", 0), p.addHost("h2", 0)
-	admin := p.program("ann", fleet.RoleAdmin, nil)
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
 	check := func(what string, err error, ok bool) {
 		t.Helper()
 		if err != nil || !ok {

@@ -35,7 +35,7 @@ func (s *Server) apiCreateToken(ctx context.Context, a fleet.Actor, in *createTo
 func (s *Server) apiDeleteToken(ctx context.Context, a fleet.Actor, in *struct {
 	ID fleet.TokenID `path:"id"`
 },
-) (*nothing, error) {
+) (*emptyOutput, error) {
 	return nil, s.Control.DeleteToken(ctx, a, in.ID)
 }
 
@@ -59,6 +59,6 @@ func (s *Server) apiCreateJoinToken(ctx context.Context, a fleet.Actor, in *crea
 func (s *Server) apiRevokeJoinToken(ctx context.Context, a fleet.Actor, in *struct {
 	ID fleet.JoinTokenID `path:"id"`
 },
-) (*nothing, error) {
+) (*emptyOutput, error) {
 	return nil, s.Control.RevokeJoinToken(ctx, a, in.ID)
 }

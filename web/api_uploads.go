@@ -17,21 +17,21 @@ func (s *Server) uploadRoutes() []route {
 	send := func(h *tus.UnroutedHandler) http.HandlerFunc { return h.PatchFile }
 	end := func(h *tus.UnroutedHandler) http.HandlerFunc { return h.DelFile }
 	var out []route
-	for base, k := range map[string]kind{"": inflow, apiBase: tokenInflow} {
+	for base, k := range map[string]routeKind{"": sessionTransfer, apiBase: tokenTransfer} {
 		at := base + "/uploads/"
 		out = append(
 			out,
-			route{post, base + "/pools/:id/uploads", k, policy.InfraChange, s.upload(at, make)},
-			route{http.MethodHead, at + ":id", k, policy.InfraChange, s.upload(at, look)},
-			route{patchOne, at + ":id", k, policy.InfraChange, s.upload(at, send)},
-			route{remove, at + ":id", k, policy.InfraChange, s.upload(at, end)},
+			route{post, base + "/pools/:id/uploads", k, policy.InfraChange, s.uploadHandler(at, make)},
+			route{http.MethodHead, at + ":id", k, policy.InfraChange, s.uploadHandler(at, look)},
+			route{patch, at + ":id", k, policy.InfraChange, s.uploadHandler(at, send)},
+			route{remove, at + ":id", k, policy.InfraChange, s.uploadHandler(at, end)},
 		)
 	}
 	return append(
 		out,
-		route{put, apiBase + "/pools/:id/uploads/:name", tokenInflow, policy.InfraChange, s.putVolume},
-		route{get, apiBase + "/exports/:id/content", tokenInflow, policy.VMChange, s.sendExport},
-		route{get, apiBase + "/pools/:id/volumes/:volume/content", tokenInflow, policy.InfraChange, s.apiVolume},
+		route{put, apiBase + "/pools/:id/uploads/:name", tokenTransfer, policy.InfraChange, s.putVolume},
+		route{get, apiBase + "/exports/:id/content", tokenTransfer, policy.VMChange, s.sendExport},
+		route{get, apiBase + "/pools/:id/volumes/:volume/content", tokenTransfer, policy.InfraChange, s.sendVolumeByToken},
 	)
 }
 

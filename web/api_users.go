@@ -21,7 +21,7 @@ type userOutput struct {
 
 func userAnswer(a fleet.Actor, u fleet.User) *userOutput {
 	var out userOutput
-	out.Body.User, out.Body.Offered = u, offers(a, "user", u.ActionsBy(a.UserID))
+	out.Body.User, out.Body.Offered = u, offeredActions(a, "user", u.ActionsBy(a.UserID))
 	return &out
 }
 
@@ -58,7 +58,7 @@ func (s *Server) apiUpdateUser(ctx context.Context, a fleet.Actor, in *updateUse
 	if err != nil {
 		return nil, err
 	}
-	to, err := in.Body.on(identity.UserInput{Name: old.Name, Role: old.Role, Disabled: old.Disabled})
+	to, err := in.Body.applyTo(identity.UserInput{Name: old.Name, Role: old.Role, Disabled: old.Disabled})
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (s *Server) apiUpdateUser(ctx context.Context, a fleet.Actor, in *updateUse
 	return userAnswer(a, u), err
 }
 
-func (s *Server) apiDeleteUser(ctx context.Context, a fleet.Actor, in *UserPath) (*nothing, error) {
+func (s *Server) apiDeleteUser(ctx context.Context, a fleet.Actor, in *UserPath) (*emptyOutput, error) {
 	return nil, s.Control.DeleteUser(ctx, a, in.ID)
 }
 
@@ -77,6 +77,6 @@ type passwordInput struct {
 	}
 }
 
-func (s *Server) apiSetPassword(ctx context.Context, a fleet.Actor, in *passwordInput) (*nothing, error) {
+func (s *Server) apiSetPassword(ctx context.Context, a fleet.Actor, in *passwordInput) (*emptyOutput, error) {
 	return nil, s.Control.SetPassword(ctx, a, in.ID, in.Body.Password)
 }

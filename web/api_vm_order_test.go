@@ -19,7 +19,7 @@ func TestExplicitDefaultsAccepted(t *testing.T) {
 	project, host := p.addProject("shop"), p.addHost("h1", 0)
 	pool := p.addPool("fast", host)
 	p.addNetwork("default", host)
-	admin := p.program("ann", fleet.RoleAdmin, nil)
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
 	body := fmt.Sprintf(`{"projectId":%q,"name":"web","spec":{"cpus":1,"memoryMiB":512,
 "disks":[{"poolId":%q,"sizeBytes":1073741824,"bus":"virtio","cache":"default","io":"default","discard":"unmap","encryption":"none"}],
 "nics":[{"network":"default","model":"virtio"}],"boot":{"machine":"q35"},"security":{"confidential":"none"},
@@ -29,7 +29,7 @@ func TestExplicitDefaultsAccepted(t *testing.T) {
 	if err := json.Unmarshal([]byte(admin.call("POST", "/api/v1/vms", body).is(t, http.StatusCreated).body), &vm); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range fleet.Parts() {
+	for _, f := range fleet.OptionalFields() {
 		if !f.Default(vm.Spec) {
 			t.Errorf("%s is %v", f.Name, f.Value(vm.Spec))
 		}
@@ -50,7 +50,7 @@ func TestCreateVMReturnsTask(t *testing.T) {
 	p := newPortal(t)
 	project := p.addProject("shop")
 	p.addHost("h1", 0)
-	admin := p.program("ann", fleet.RoleAdmin, nil)
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
 	a := admin.call("POST", "/api/v1/vms", vmBody(project, "web"), "Idempotency-Key", "k1").is(t, http.StatusCreated)
 	task := a.header.Get("Quantix-Task")
 	if text := admin.call("GET", "/api/v1/tasks/"+task, "").is(t, http.StatusOK).body; task == "" || !strings.Contains(text, "vm.apply") {
@@ -66,7 +66,7 @@ func TestDuplicateJSONNamesRefused(t *testing.T) {
 	p := newPortal(t)
 	project, host := p.addProject("shop"), p.addHost("h1", 0)
 	id := p.addVM(project, host, "web", fleet.Stopped)
-	admin := p.program("ann", fleet.RoleAdmin, nil)
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
 	for body, says := range map[string]string{
 		`{"name":"a","name":"b"}`: "/name", `{"spec":{"cpus":1,"cpus":2}}`: "/spec/cpus", `{"labels":{"a":"1","\u0061":"2"}}`: "/labels/a",
 	} {
@@ -80,8 +80,8 @@ func TestDuplicateJSONNamesRefused(t *testing.T) {
 
 // The curl command and the YAML document shown by the form create the same VM as the form.
 func TestFormsCurlAndYAMLAccepted(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
-	admin := p.program("ann", fleet.RoleAdmin, nil)
+	p, project, pool, _ := newFleetPortal(t)
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	form := newVMForm(project, pool)
 	form.Set("description", "it's 007: \"yes\"\n# no comment")

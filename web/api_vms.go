@@ -62,7 +62,7 @@ func (s *Server) apiCreateVM(ctx context.Context, a fleet.Actor, in *newVMInput)
 	if err := in.Body.check(); err != nil {
 		return nil, err
 	}
-	vm, task, err := s.Control.OrderVM(ctx, a, in.Body.CreateVM)
+	vm, task, err := s.Control.CreateVMWithTask(ctx, a, in.Body.CreateVM)
 	out := vmAnswer(a, vm)
 	out.Task = string(task)
 	out.Location = apiBase + "/vms/" + string(vm.ID)
@@ -91,7 +91,7 @@ type updateVMInput struct {
 
 func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInput) (*vmOutput, error) {
 	return retryPatch(in.MatchHeader, func(wanted int64) (*vmOutput, error) {
-		old, change, err := s.patchOf(ctx, a, in, wanted)
+		old, change, err := s.applyPatch(ctx, a, in, wanted)
 		if err != nil {
 			return nil, err
 		}
@@ -106,11 +106,11 @@ func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInp
 }
 
 // patchOf applies the patch to the current VM (old) and returns the resulting update.
-func (s *Server) patchOf(ctx context.Context, a fleet.Actor, in *updateVMInput, wanted int64) (old fleet.VMView, change control.UpdateVM, err error) {
+func (s *Server) applyPatch(ctx context.Context, a fleet.Actor, in *updateVMInput, wanted int64) (old fleet.VMView, change control.UpdateVM, err error) {
 	if old, err = s.Control.GetVM(ctx, a, in.ID); err != nil {
 		return old, change, err
 	}
-	to, err := in.Body.on(vmEdit{Name: old.Name, Labels: old.Labels, Description: old.Description, Spec: old.Spec})
+	to, err := in.Body.applyTo(vmEdit{Name: old.Name, Labels: old.Labels, Description: old.Description, Spec: old.Spec})
 	if err != nil {
 		return old, change, err
 	}
@@ -167,6 +167,6 @@ func (s *Server) apiOpenConsole(ctx context.Context, a fleet.Actor, in *VMPath) 
 type eventsOutput struct{ Body query.History }
 
 func (s *Server) apiVMEvents(ctx context.Context, a fleet.Actor, in *VMPath) (*eventsOutput, error) {
-	events, err := s.Control.VMEvents(ctx, a, in.ID)
+	events, err := s.Control.VMHistory(ctx, a, in.ID)
 	return &eventsOutput{events}, err
 }

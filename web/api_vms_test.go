@@ -21,7 +21,7 @@ func TestCreatedVMHasLocationAndETag(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	project, host := p.addProject("shop"), p.addHost("h1", 0)
-	admin := p.program("ann", fleet.RoleAdmin, nil)
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
 	a := admin.call("POST", "/api/v1/vms", vmBody(project, "web-01")).is(t, http.StatusCreated)
 	var vm fleet.VMView
 	if err := json.Unmarshal([]byte(a.body), &vm); err != nil {
@@ -67,7 +67,7 @@ func TestIdempotencyKeyPreventsSecondVM(t *testing.T) {
 	p := newPortal(t)
 	project := p.addProject("shop")
 	p.addHost("h1", 0)
-	admin := p.program("ann", fleet.RoleAdmin, nil)
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
 	retrying, err := client.New(p.url, admin.token, &http.Client{Transport: &lossy{}})
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestMergePatchUpdatesVM(t *testing.T) {
 		vm.Description = "Front end"
 		vm.Spec.ISO = &fleet.Volref{PoolID: pool, Volume: "installer.iso"}
 	})
-	member := p.program("mia", "", map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember})
+	member := p.apiClient("mia", "", map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember})
 	path := "/api/v1/vms/" + string(id)
 	patch := func(body string, header ...string) fleet.VMView {
 		t.Helper()
@@ -154,7 +154,7 @@ func TestAPIActionReturnsTask(t *testing.T) {
 	p := newPortal(t)
 	project, host := p.addProject("shop"), p.addHost("h1", 0)
 	id := p.addVM(project, host, "web", fleet.Stopped)
-	member := p.program("mia", "", map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember})
+	member := p.apiClient("mia", "", map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember})
 	a := member.call("POST", "/api/v1/vms/"+string(id)+"/actions", `{"action":"start"}`).is(t, http.StatusAccepted)
 	var task fleet.Task
 	if err := json.Unmarshal([]byte(a.body), &task); err != nil || task.Kind != fleet.VMStart || task.State != fleet.JobQueued {

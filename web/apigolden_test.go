@@ -14,7 +14,7 @@ import (
 func TestAPIDescriptionMatchesGoldenFile(t *testing.T) {
 	t.Parallel()
 	newPortal(t) // reads the OpenAPI description into served
-	golden.JSON(t, "testdata/api.json", served.doc.outline())
+	golden.JSON(t, "testdata/api.json", servedDocument.doc.outline())
 }
 
 // outline returns the operations and schemas of the document as example values. It contains each schema only once.

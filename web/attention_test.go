@@ -9,7 +9,7 @@ import (
 )
 
 func TestDriftShownAsBadgeAndFilterInVMList(t *testing.T) {
-	p, _, _ := poolOf(t)
+	p, _, _ := newPoolPortal(t)
 	p.exec(`UPDATE vms SET status = status || '{"drift": [{"field": "cpus", "applied": "2", "actual": "3"}, {"field": "memoryMiB", "applied": "4096 MiB", "actual": "8192 MiB"}]}'
 		WHERE name = 'web-01'`)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -27,7 +27,7 @@ func TestDriftShownAsBadgeAndFilterInVMList(t *testing.T) {
 }
 
 func TestAttentionRowShowsCountNamesAndRemedy(t *testing.T) {
-	p, pool, hosts := poolOf(t)
+	p, pool, hosts := newPoolPortal(t)
 	p.exec(`UPDATE assignments SET status = '{"state": "failed", "error": "mount.nfs is missing on the host"}' WHERE object_id = $1`, pool)
 	p.exec(`INSERT INTO pools (id, name, spec) SELECT $1, 'second', spec || '{"export": "/second", "path": "/mnt/second"}' FROM pools WHERE id = $2`, fleet.NewID[fleet.PoolID](), pool)
 	p.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)

@@ -21,12 +21,12 @@ import (
 func TestExpiredHostCertificateRenewed(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
-	m := p.joined(agentURL, "h1")
-	csr := requestFor(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))
+	m := p.joinHost(agentURL, "h1")
+	csr := csrFor(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))
 	ask := func(after time.Duration) (*wire.Client, error) {
 		t.Helper()
 		away, err := wire.NewClient(agentURL, func() wire.Credentials {
-			return wire.Credentials{CA: m.credentials.CA, Certificate: p.endedBefore(t, m, after)}
+			return wire.Credentials{CA: m.credentials.CA, Certificate: p.expiredCertificate(t, m, after)}
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func TestExpiredHostCertificateRenewed(t *testing.T) {
 }
 
 // endedBefore returns a certificate for the machine's key, signed by the portal's CA, that has been expired for ago.
-func (p *portal) endedBefore(t *testing.T, m *machine, ago time.Duration) tls.Certificate {
+func (p *portal) expiredCertificate(t *testing.T, m *simulatedAgent, ago time.Duration) tls.Certificate {
 	t.Helper()
 	authority, err := p.control.Authority(t.Context(), fleet.SystemActor)
 	if err != nil {

@@ -24,11 +24,11 @@ import (
 const maxChoices = 40
 
 // pick is one query for the options of a select. typ is a key of choosers.
-type pick struct {
+type optionQuery struct {
 	typ  string
-	of   string   // id; the options are those for this object, such as a project; empty: none
+	parentID   string   // id; the options are those for this object, such as a project; empty: none
 	text string   // search text; only options that contain it are shown
-	now  []string // currently chosen values, which are always shown
+	chosen  []string // currently chosen values, which are always shown
 	page string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
 	all  bool
 
@@ -40,21 +40,21 @@ type pick struct {
 
 // chooser lists the options of one kind of select. It may omit options that do not contain c.text, and those beyond
 // the limit.
-type chooser func(s *Server, ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error)
+type chooser func(s *Server, ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error)
 
 var choosers = map[string]chooser{
 	"projects": (*Server).projectOptions, "hosts": (*Server).hostOptions, "pools": (*Server).poolOptions, "images": (*Server).imageOptions,
-	"isos": (*Server).isoOptions, "discs": (*Server).discOptions, "files": (*Server).fileOptions, "networks": (*Server).networkOptions, "grants": (*Server).grantOptions, "image-grants": (*Server).imageGrantOptions, "members": (*Server).memberOptions,
-	"vm-networks": (*Server).vmNetworkOptions, "luns": (*Server).lunOptions, "group-grants": (*Server).groupGrantOptions,
+	"isos": (*Server).isoOptions, "discs": (*Server).discOptions, "files": (*Server).fileOptions, "networks": (*Server).networkOptions, "grants": (*Server).networkGrantOptions, "image-grants": (*Server).imageGrantOptions, "members": (*Server).memberOptions,
+	"vm-networks": (*Server).vmNetworkOptions, "luns": (*Server).lunOptions, "group-grants": (*Server).portGroupGrantOptions,
 	"default-pools": (*Server).poolOptions, "default-networks": (*Server).projectNetworkOptions,
 	"leave-targets": (*Server).migrateOptions, "vms": (*Server).vmOptions, "templates": (*Server).versionOptions, "template-grants": (*Server).templateGrantOptions,
 }
 
 // unchosen is the text of the option that chooses nothing, by key of choosers.
-var unchosen = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
+var noChoiceTexts = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
 // choose returns the options of a form's select, with the chosen options and a link to all options.
-func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices, error) {
+func (s *Server) selectOptions(ctx context.Context, a fleet.Actor, c optionQuery) (kit.Choices, error) {
 	all, err := choosers[c.typ](s, ctx, a, c)
 	if err != nil {
 		return kit.Choices{}, err
@@ -62,25 +62,25 @@ func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices
 	out := kit.Choices{Options: all}
 	if len(all) > maxChoices && !c.all {
 		out.Options = c.filtered(all)
-		out.Search = kit.Link{Path: "/choices/" + c.typ}.With("of", c.of).String()
+		out.Search = kit.Link{Path: "/choices/" + c.typ}.With("of", c.parentID).String()
 		page, _ := url.Parse(c.page) // the page's template wrote the address, so it parses
 		out.All = kit.Link{Path: page.Path, Query: page.Query()}.With("all", "1").String()
 	}
-	if text, ok := unchosen[c.typ]; ok {
+	if text, ok := noChoiceTexts[c.typ]; ok {
 		out.Options = slices.Concat([]kit.Option{{Text: text}}, out.Options)
 	}
 	return out, nil
 }
 
 // filtered returns the options that contain the search text, up to the limit. The chosen options are always included.
-func (c pick) filtered(all []kit.Option) []kit.Option {
+func (c optionQuery) filtered(all []kit.Option) []kit.Option {
 	part := strings.ToLower(c.text)
 	var out []kit.Option
 	for _, o := range all {
 		if !strings.Contains(strings.ToLower(o.Text), part) {
 			continue
 		}
-		if len(out) < maxChoices || slices.Contains(c.now, o.Value) {
+		if len(out) < maxChoices || slices.Contains(c.chosen, o.Value) {
 			out = append(out, o)
 		}
 	}
@@ -89,7 +89,7 @@ func (c pick) filtered(all []kit.Option) []kit.Option {
 
 // choicesPage returns the options of a select that match the search text.
 func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
-	q := pick{typ: c.Param("noun"), of: c.QueryParam("of"), text: strings.TrimSpace(c.QueryParam("q"))}
+	q := optionQuery{typ: c.Param("noun"), parentID: c.QueryParam("of"), text: strings.TrimSpace(c.QueryParam("q"))}
 	list, ok := choosers[q.typ]
 	if !ok {
 		return fleet.Errorf(fleet.NotFound, "There is no select of this kind.")
@@ -101,7 +101,7 @@ func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
 	found := q.filtered(all)
 	// Browsers choose the first option, so a search puts its first match there. Without a search text the option for
 	// "no choice" comes first.
-	switch text, ok := unchosen[q.typ]; {
+	switch text, ok := noChoiceTexts[q.typ]; {
 	case ok && q.text == "":
 		found = slices.Insert(found, 0, kit.Option{Text: text})
 	case ok:
@@ -112,16 +112,16 @@ func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
 	case len(found) == 0:
 		found = []kit.Option{{Text: "No name contains this text"}}
 	}
-	return s.write(c, http.StatusOK, kit.Options(found, ""))
+	return s.writePage(c, http.StatusOK, kit.Options(found, ""))
 }
 
 // projectOptions lists the projects where the user may create VMs.
-func (s *Server) projectOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.Option, error) {
-	return s.projectsThat(ctx, a, func(id fleet.ProjectID) bool { return policy.May(a, policy.VMChange, id) })
+func (s *Server) projectOptions(ctx context.Context, a fleet.Actor, _ optionQuery) ([]kit.Option, error) {
+	return s.projectsWhere(ctx, a, func(id fleet.ProjectID) bool { return policy.May(a, policy.VMChange, id) })
 }
 
-func (s *Server) projectsThat(ctx context.Context, a fleet.Actor, fit func(fleet.ProjectID) bool) ([]kit.Option, error) {
-	projects, err := query.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
+func (s *Server) projectsWhere(ctx context.Context, a fleet.Actor, fit func(fleet.ProjectID) bool) ([]kit.Option, error) {
+	projects, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListProjects)
 	var out []kit.Option
 	for _, p := range projects {
 		if fit(p.ID) {
@@ -132,7 +132,7 @@ func (s *Server) projectsThat(ctx context.Context, a fleet.Actor, fit func(fleet
 }
 
 // hostOptions lists hosts. It reads only the hosts that the select shows, because there may be ten thousand.
-func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if !policy.May(a, policy.InfraSee, "") || strings.ContainsAny(c.text, `"\`) {
 		return nil, nil
 	}
@@ -144,7 +144,7 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.
 	var hosts []fleet.HostView
 	if c.all {
 		var err error
-		if hosts, err = query.Every(ctx, a, q, list); err != nil {
+		if hosts, err = query.ReadAllPages(ctx, a, q, list); err != nil {
 			return nil, err
 		}
 	} else {
@@ -154,7 +154,7 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.
 		}
 		hosts = page.Items
 	}
-	for _, id := range c.now {
+	for _, id := range c.chosen {
 		if id == "" || slices.ContainsFunc(hosts, func(h fleet.HostView) bool { return string(h.ID) == id }) {
 			continue
 		}
@@ -174,30 +174,30 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.
 	return out, nil
 }
 
-func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	pools, err := slices.Clone(c.pools), error(nil)
 	if c.pools == nil {
-		pools, err = query.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
+		pools, err = query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListPools)
 	}
 	// Forms choose the first pool by default, so usable pools come first.
-	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(unusable(p), unusable(q)) })
+	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(unusableRank(p), unusableRank(q)) })
 	var out []kit.Option
 	for _, p := range pools {
-		if is := p.Spec.Kind.Is(); is.Kind != "" && !is.Makes {
+		if is := p.Spec.Kind.Info(); is.Kind != "" && !is.CreatesVolumes {
 			continue // raw disks of a block pool are chosen individually
 		}
 		text := p.Name
-		if unusable(p) > 0 {
+		if unusableRank(p) > 0 {
 			text += " · healthy on no host"
 		} else if p.Health.CapacityBytes > 0 {
-			text += " · " + poolRoom(p.Health)
+			text += " · " + poolSpaceText(p.Health)
 		}
 		out = append(out, kit.Option{Value: string(p.ID), Text: text})
 	}
 	return out, err
 }
 
-func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	library, err := s.Control.UsableImages(ctx, a, "")
 	if err != nil {
 		return nil, err
@@ -227,11 +227,11 @@ func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit
 }
 
 // imageGrantOptions lists the projects that image c.of is not published to; none if the image is published to all.
-func (s *Server) imageGrantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) imageGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	v, err := s.Control.GetImage(ctx, a, fleet.ImageID(c.of))
+	v, err := s.Control.GetImage(ctx, a, fleet.ImageID(c.parentID))
 	if err != nil {
 		return nil, err
 	}
@@ -242,25 +242,25 @@ func (s *Server) imageGrantOptions(ctx context.Context, a fleet.Actor, c pick) (
 	if open[""] {
 		return nil, nil
 	}
-	out, err := s.projectsThat(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
+	out, err := s.projectsWhere(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
 	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
 }
 
 // templateGrantOptions lists the projects that template c.of is not published to; none if the template is published to
 // all.
-func (s *Server) templateGrantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) templateGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	v, err := s.Control.GetTemplate(ctx, a, fleet.TemplateID(c.of))
+	v, err := s.Control.GetTemplate(ctx, a, fleet.TemplateID(c.parentID))
 	if err != nil || v.OpenTo("") {
 		return nil, err
 	}
-	out, err := s.projectsThat(ctx, a, func(id fleet.ProjectID) bool { return !v.OpenTo(id) })
+	out, err := s.projectsWhere(ctx, a, func(id fleet.ProjectID) bool { return !v.OpenTo(id) })
 	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
 }
 
-func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	networks, err := c.networks, error(nil)
 	if networks == nil {
 		networks, err = s.Control.UsableNetworks(ctx, a)
@@ -276,14 +276,14 @@ func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, c pick) ([]k
 }
 
 // projectNetworkOptions lists the networks that project c.of may use; the option values are network ids.
-func (s *Server) projectNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) projectNetworkOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return nil, err
 	}
 	networks, err := s.Control.UsableNetworks(ctx, a)
 	var out []kit.Option
 	for _, n := range networks {
-		if n.OpenTo(fleet.ProjectID(c.of)) || slices.Contains(c.now, string(n.ID)) {
+		if n.OpenTo(fleet.ProjectID(c.parentID)) || slices.Contains(c.chosen, string(n.ID)) {
 			out = append(out, kit.Option{Value: string(n.ID), Text: networkChoice(a, n).Text})
 		}
 	}
@@ -292,10 +292,10 @@ func (s *Server) projectNetworkOptions(ctx context.Context, a fleet.Actor, c pic
 
 // vmNetworkOptions lists the networks for VM c.of. A NIC keeps its current network, even where the user could not
 // choose it now.
-func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	networks, err := c.networks, error(nil)
 	if networks == nil {
-		networks, err = s.Control.NetworksFor(ctx, a, fleet.VMID(c.of))
+		networks, err = s.Control.NetworksFor(ctx, a, fleet.VMID(c.parentID))
 	}
 	var out []kit.Option
 	for _, n := range networks {
@@ -304,7 +304,7 @@ func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([
 	if err == nil {
 		out, err = s.withGroups(ctx, a, out, networks)
 	}
-	for _, value := range c.now {
+	for _, value := range c.chosen {
 		if _, name, ok := strings.Cut(value, ":"); ok && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
 			out = append(out, kit.Option{Value: value, Text: name})
 		}
@@ -313,11 +313,11 @@ func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([
 }
 
 // grantOptions lists the projects without access to network c.of; none if all projects have access.
-func (s *Server) grantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) networkGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.of))
+	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.parentID))
 	if err != nil {
 		return nil, err
 	}
@@ -328,21 +328,21 @@ func (s *Server) grantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit
 	if open[""] {
 		return nil, nil
 	}
-	out, err := s.projectsThat(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
+	out, err := s.projectsWhere(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
 	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
 }
 
 // memberOptions lists the users who can become members of project c.of: users who are not members yet and have no role
 // in all projects.
-func (s *Server) memberOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) memberOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return nil, err
 	}
-	members, err := s.Control.ListMembers(ctx, a, fleet.ProjectID(c.of))
+	members, err := s.Control.ListMembers(ctx, a, fleet.ProjectID(c.parentID))
 	if err != nil {
 		return nil, err
 	}
-	users, err := query.Every(ctx, a, fleet.Query{}, s.Control.ListUsers)
+	users, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListUsers)
 	var out []kit.Option
 	for _, u := range users {
 		isMember := slices.ContainsFunc(members, func(m identity.Member) bool { return m.UserID == u.ID })

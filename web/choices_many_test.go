@@ -13,7 +13,7 @@ import (
 )
 
 // many creates more objects of each type than one select shows. Each pool has an ISO and an image.
-func (p *portal) many() (host fleet.HostID) {
+func (p *portal) addManyObjects() (host fleet.HostID) {
 	p.t.Helper()
 	for i := range 600 {
 		host = p.addHost(fmt.Sprintf("host-%03d", i), 0)
@@ -30,7 +30,7 @@ func (p *portal) many() (host fleet.HostID) {
 func TestSelectFindsOptionAmongSixHundred(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	host := p.many()
+	host := p.addManyObjects()
 	project, network := p.addProject("shop"), ""
 	vm := p.addVM(project, host, "web", fleet.Stopped)
 	if err := p.pool.QueryRow(t.Context(), "UPDATE networks SET kind = 'bridge' WHERE name = 'net-007' RETURNING id").Scan(&network); err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // lunOptions lists unused LUNs (volumes that the storage system created), for users who may assign them.
-func (s *Server) lunOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) lunOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if !policy.May(a, policy.InfraChange, "") {
 		return nil, nil
 	}
@@ -23,23 +23,23 @@ func (s *Server) lunOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.O
 }
 
 // isoOptions lists the ISO images. The chosen image is included even if its pool has no recent report.
-func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return all.ISOs })
 }
 
 // discOptions lists the media for further drives: ISO images and floppies.
-func (s *Server) discOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) discOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn {
 		return slices.Concat(all.ISOs, plainFiles(all.Images, fleet.MaxFloppyBytes))
 	})
 }
 
 // fileOptions lists plain files, such as kernels.
-func (s *Server) fileOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) fileOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return plainFiles(all.Images, 1<<30) })
 }
 
-func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c pick, of func(*query.Media) []query.VolumeOn) ([]kit.Option, error) {
+func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c optionQuery, of func(*query.Media) []query.VolumeOn) ([]kit.Option, error) {
 	if c.media == nil {
 		all, err := s.Control.Media(ctx, a)
 		if err != nil {
@@ -56,9 +56,9 @@ func plainFiles(all []query.VolumeOn, most int64) []query.VolumeOn {
 }
 
 // withChosen returns the volumes as options, including the chosen value.
-func (c pick) withChosen(all []query.VolumeOn) []kit.Option {
+func (c optionQuery) withChosen(all []query.VolumeOn) []kit.Option {
 	out := volumeOptions(all)
-	for _, value := range c.now {
+	for _, value := range c.chosen {
 		now := volumeOf(value)
 		if now.Volume != "" && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
 			out = append(out, kit.Option{Value: value, Text: now.Volume})

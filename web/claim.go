@@ -23,21 +23,21 @@ var claimURL = &url.URL{Path: wire.PathClaim}
 
 // claim returns the handler of agents' requests for jobs, which waits for a job. On an agent connection the handler
 // waits outside of net/http, on other connections within the request.
-func (s *Server) claim(r route) echo.HandlerFunc {
-	here := s.claimHere(r)
+func (s *Server) claimHandler(r route) echo.HandlerFunc {
+	here := s.claimInRequest(r)
 	return func(c echo.Context) error {
 		req := c.Request()
 		conn := agentconn.Of(req.Context())
 		if conn == nil || !req.ProtoAtLeast(1, 1) || req.Close {
 			return here(c)
 		}
-		return s.claimOn(conn, c, r)
+		return s.claimOnConnection(conn, c, r)
 	}
 }
 
 // claimOn answers with the host's queued jobs. Without any, the claim stays parked on its connection.
-func (s *Server) claimOn(conn *agentconn.Conn, c echo.Context, r route) error {
-	a, err := s.prove(c, r)
+func (s *Server) claimOnConnection(conn *agentconn.Conn, c echo.Context, r route) error {
+	a, err := s.checkAgentProof(c, r)
 	if err != nil {
 		return err
 	}
@@ -46,29 +46,29 @@ func (s *Server) claimOn(conn *agentconn.Conn, c echo.Context, r route) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	out, ok := conn.Kept().(*control.JobWaiter)
-	if !ok || !out.Is(a) {
+	out, ok := conn.Value().(*control.JobWaiter)
+	if !ok || !out.BelongsTo(a) {
 		if out, err = s.Control.NewJobWaiter(ctx, a); err != nil {
 			return err
 		}
-		conn.Keep(out)
+		conn.SetValue(out)
 	}
 	claim, wait, err := out.Claim(ctx, in, wire.ClaimWait)
 	if err != nil || len(claim.Jobs) > 0 {
 		return s.answerClaim(c, claim, err)
 	}
-	parked, err := conn.Park(c.Response(), c.Request().Header.Get(wire.TurnsHeader) != "")
+	parked, err := conn.Park(c.Response(), c.Request().Header.Get(wire.SharedConnHeader) != "")
 	if err == nil {
-		go s.park(parked, out, in, wait)
+		go s.waitParked(parked, out, in, wait)
 	}
 	return nil // Park fails only on a lost connection, where nobody can receive an answer
 }
 
 // park is the only code that runs while a claim is parked. Its stack is small on purpose: BenchmarkParkedAgents
 // measures it.
-func (s *Server) park(p *agentconn.Parked, out *control.JobWaiter, in wire.ClaimRequest, wait time.Duration) {
+func (s *Server) waitParked(p *agentconn.Parked, out *control.JobWaiter, in wire.ClaimRequest, wait time.Duration) {
 	s.metrics.parked.Add(1)
-	claim, err := out.Wait(p.Life(), in, wait, p.ReadAnything())
+	claim, err := out.Wait(p.Context(), in, wait, p.AnswerDue())
 	s.metrics.parked.Add(-1)
 	s.answerParked(p, claim, err)
 }
@@ -76,7 +76,7 @@ func (s *Server) park(p *agentconn.Parked, out *control.JobWaiter, in wire.Claim
 // claimHere returns a handler whose claim waits within the request. The handler reads the body to its end first, so
 // that net/http notices a disconnect and cancels the claim. A separate goroutine checks the proof and reads the body:
 // its stack is freed before the claim waits (see control.Claim).
-func (s *Server) claimHere(r route) echo.HandlerFunc {
+func (s *Server) claimInRequest(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		var a fleet.Actor
 		var in wire.ClaimRequest
@@ -89,7 +89,7 @@ func (s *Server) claimHere(r route) echo.HandlerFunc {
 				}
 				read <- err
 			}()
-			if a, err = s.prove(c, r); err == nil {
+			if a, err = s.checkAgentProof(c, r); err == nil {
 				in, err = readJSON[wire.ClaimRequest](c, agentLimit)
 			}
 		}()
@@ -104,7 +104,7 @@ func (s *Server) claimHere(r route) echo.HandlerFunc {
 }
 
 func (s *Server) answerClaim(c echo.Context, out wire.Claim, err error) error {
-	s.metrics.claimed(out, err)
+	s.metrics.countClaim(out, err)
 	switch {
 	case err != nil:
 		return err
@@ -116,14 +116,14 @@ func (s *Server) answerClaim(c echo.Context, out wire.Claim, err error) error {
 
 // answerParked is answerClaim for a parked claim, whose HTTP request has ended.
 func (s *Server) answerParked(p *agentconn.Parked, out wire.Claim, err error) {
-	s.metrics.claimed(out, err)
+	s.metrics.countClaim(out, err)
 	answer := &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}}
 	var body any
 	switch {
 	case err != nil:
-		r := stopping
-		if p.Life().Err() == nil {
-			r = s.refuse(s.agents.NewContext((&http.Request{Method: http.MethodPost, URL: claimURL}).WithContext(context.Background()), nil), err)
+		r := portalStopping
+		if p.Context().Err() == nil {
+			r = s.refusalOf(s.agents.NewContext((&http.Request{Method: http.MethodPost, URL: claimURL}).WithContext(context.Background()), nil), err)
 		}
 		refused := problemOf(r)
 		answer.StatusCode, body = r.status, refused

@@ -23,7 +23,7 @@ import (
 // rendered after its requests arrived, so it includes every change announced before by any portal.
 
 const (
-	restTimes    = 9                      // multiple of a part's rendering time to wait before its next rendering
+	restFactor    = 9                      // multiple of a part's rendering time to wait before its next rendering
 	maxRest      = 250 * time.Millisecond // maximum of this wait; requests that arrive meanwhile share the next response
 	maxEncodings = 4                      // compressed copies of one part; nearly all browsers accept the same encoding
 )
@@ -38,24 +38,24 @@ func permissionsOf(a fleet.Actor) string {
 		parts = append(parts, fmt.Sprintf("%q=%q", id, role))
 	}
 	slices.Sort(parts)
-	return fmt.Sprintf("%q %t %s", a.Role, a.MustChange, strings.Join(parts, " "))
+	return fmt.Sprintf("%q %t %s", a.Role, a.MustChangePassword, strings.Join(parts, " "))
 }
 
 // somebody returns an actor with a's permissions but without identity, so that a shared response contains no data of
 // one user.
-func somebody(a fleet.Actor) fleet.Actor {
-	return fleet.Actor{UserID: "somebody", Name: "somebody", Role: a.Role, Projects: a.Projects, MustChange: a.MustChange}
+func anonymousActor(a fleet.Actor) fleet.Actor {
+	return fleet.Actor{UserID: "somebody", Name: "somebody", Role: a.Role, Projects: a.Projects, MustChangePassword: a.MustChangePassword}
 }
 
 // coalesce wraps h so that concurrent automatic refreshes of the same part share one response. h must depend only on
 // the address and the permissions: for such requests it gets neither the user nor a cookie.
 func (s *Server) coalesce(h handler) handler {
 	return func(c echo.Context, a fleet.Actor) error {
-		id := target(c)
+		id := htmxTarget(c)
 		if id == "" || !isRefresh(c) {
 			return h(c, a)
 		}
-		r, a := c.Request(), somebody(a)
+		r, a := c.Request(), anonymousActor(a)
 		asked := question{r.URL.Path, r.URL.RawQuery, id, permissionsOf(a)}
 		// A shared rendering may outlive the request, so it gets a copy.
 		plain := &http.Request{
@@ -63,57 +63,57 @@ func (s *Server) coalesce(h handler) handler {
 			Header: http.Header{"Hx-Request": {"true"}, "Hx-Target": {id}, "Hx-Trigger": {id}}, Body: http.NoBody,
 		}
 		route, path := routeOf(c), c.Path()
-		idle(c)
+		freeRefreshSlot(c)
 		began := time.Now()
-		p, err := s.parts.ask(r.Context(), asked, func(ctx context.Context) (*part, error) {
+		p, err := s.sharedParts.render(r.Context(), asked, func(ctx context.Context) (*sharedPart, error) {
 			began := time.Now()
-			defer func() { s.pace.spent(time.Since(began)) }()
-			p := &part{}
+			defer func() { s.refreshRate.addBusyTime(time.Since(began)) }()
+			p := &sharedPart{}
 			alone := s.pages.NewContext(plain.WithContext(ctx), p)
 			alone.SetPath(path)
 			alone.Set(keyRoute, route)
 			alone.Set(keyActor, a)
 			return p, h(alone, a)
 		})
-		waited(c, time.Since(began))
+		addIdleTime(c, time.Since(began))
 		if err != nil {
 			return err
 		}
-		return p.give(c)
+		return p.writeTo(c)
 	}
 }
 
 // parts renders shared responses and holds the requests that wait for them. It is safe for concurrent use.
-type parts struct {
+type partRenderer struct {
 	mu    sync.Mutex
-	asked map[question]*askers
+	queues map[question]*renderQueue
 }
 
 // askers holds the next rendering of a part, which waiting requests share; nil: no request waits.
-type askers struct{ next *making }
+type renderQueue struct{ next *rendering }
 
-type making struct {
-	do   func(context.Context) (*part, error)
+type rendering struct {
+	do   func(context.Context) (*sharedPart, error)
 	done chan struct{}
-	part *part
+	part *sharedPart
 	err  error
 }
 
 // ask returns a rendering that started after this call. One call of do serves all waiting requests.
-func (n *parts) ask(ctx context.Context, q question, do func(context.Context) (*part, error)) (*part, error) {
+func (n *partRenderer) render(ctx context.Context, q question, do func(context.Context) (*sharedPart, error)) (*sharedPart, error) {
 	n.mu.Lock()
-	a, busy := n.asked[q]
+	a, busy := n.queues[q]
 	if !busy {
-		a = &askers{}
-		n.asked[q] = a
+		a = &renderQueue{}
+		n.queues[q] = a
 	}
 	if a.next == nil {
-		a.next = &making{do: do, done: make(chan struct{})}
+		a.next = &rendering{do: do, done: make(chan struct{})}
 	}
 	m := a.next
 	n.mu.Unlock()
 	if !busy {
-		go n.serve(q, a)
+		go n.renderLoop(q, a)
 	}
 	select {
 	case <-m.done:
@@ -125,13 +125,13 @@ func (n *parts) ask(ctx context.Context, q question, do func(context.Context) (*
 
 // serve renders the part again and again until no request waits. It runs in its own goroutine, because other requests
 // may wait longer than the first one.
-func (n *parts) serve(q question, a *askers) {
+func (n *partRenderer) renderLoop(q question, a *renderQueue) {
 	for {
 		n.mu.Lock()
 		m := a.next
 		a.next = nil
 		if m == nil {
-			delete(n.asked, q)
+			delete(n.queues, q)
 			n.mu.Unlock()
 			return
 		}
@@ -139,11 +139,11 @@ func (n *parts) serve(q question, a *askers) {
 		began := time.Now()
 		m.run()
 		close(m.done)
-		time.Sleep(min(restTimes*time.Since(began), maxRest))
+		time.Sleep(min(restFactor*time.Since(began), maxRest))
 	}
 }
 
-func (m *making) run() {
+func (m *rendering) run() {
 	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
 	defer cancel()
 	defer func() {
@@ -155,17 +155,17 @@ func (m *making) run() {
 }
 
 // part is a response shared by many requests: its status and HTML. It implements http.ResponseWriter for the handler.
-type part struct {
+type sharedPart struct {
 	status int
 	html   bytes.Buffer
 	header http.Header
 
 	mu    sync.Mutex
-	forms map[string]*part // by the encoding that the browser accepts
+	encodings map[string]*sharedPart // by the encoding that the browser accepts
 }
 
 // Header implements http.ResponseWriter.
-func (p *part) Header() http.Header {
+func (p *sharedPart) Header() http.Header {
 	if p.header == nil {
 		p.header = http.Header{}
 	}
@@ -173,15 +173,15 @@ func (p *part) Header() http.Header {
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (p *part) WriteHeader(status int) { p.status = status }
+func (p *sharedPart) WriteHeader(status int) { p.status = status }
 
 // Write implements http.ResponseWriter.
-func (p *part) Write(b []byte) (int, error) { return p.html.Write(b) }
+func (p *sharedPart) Write(b []byte) (int, error) { return p.html.Write(b) }
 
 // give sends the part to one client, with only its content type and encoding headers: other headers may belong to one
 // user.
-func (p *part) give(c echo.Context) error {
-	f, err := p.form(c.Request())
+func (p *sharedPart) writeTo(c echo.Context) error {
+	f, err := p.encoded(c.Request())
 	if err != nil {
 		return err
 	}
@@ -198,22 +198,22 @@ func (p *part) give(c echo.Context) error {
 }
 
 // form returns the part in an encoding that the browser accepts, and keeps the compressed copy for other requests.
-func (p *part) form(r *http.Request) (*part, error) {
+func (p *sharedPart) encoded(r *http.Request) (*sharedPart, error) {
 	takes := strings.Join(r.Header.Values("Accept-Encoding"), ",")
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if f := p.forms[takes]; f != nil {
+	if f := p.encodings[takes]; f != nil {
 		return f, nil
 	}
-	f := &part{}
-	if err := sendTo(f, r, p.status, p.html.Bytes()); err != nil {
+	f := &sharedPart{}
+	if err := writeCompressed(f, r, p.status, p.html.Bytes()); err != nil {
 		return nil, err
 	}
-	if p.forms == nil {
-		p.forms = map[string]*part{}
+	if p.encodings == nil {
+		p.encodings = map[string]*sharedPart{}
 	}
-	if len(p.forms) < maxEncodings {
-		p.forms[takes] = f
+	if len(p.encodings) < maxEncodings {
+		p.encodings[takes] = f
 	}
 	return f, nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // held locks the VM table until release is called. waits returns the number of queries that the lock blocks.
-func (p *portal) held() (release func(), waits func() int) {
+func (p *portal) lockVMTable() (release func(), waits func() int) {
 	p.t.Helper()
 	tx, err := p.pool.Begin(p.t.Context())
 	if err == nil {
@@ -53,7 +53,7 @@ func TestCoalescingKeepsPermissionsApart(t *testing.T) {
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'mia', 'member'), ($2, 'bea', 'viewer')", shop, finance)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'fay', 'member'), ($2, 'fay', 'viewer')", shop, finance)
 
-	release, waits := p.held()
+	release, waits := p.lockVMTable()
 	answers := map[string]chan answer{}
 	ask := func(name string, b *browser) {
 		done := make(chan answer, 1)
@@ -108,7 +108,7 @@ func TestCoalescingBoundsQueries(t *testing.T) {
 	for _, name := range []string{"ann", "bob", "cai", "dan", "eve"} {
 		people = append(people, p.signedIn(name, fleet.RoleAdmin))
 	}
-	release, waits := p.held()
+	release, waits := p.lockVMTable()
 	var all []chan answer
 	for _, b := range people {
 		for range 7 {

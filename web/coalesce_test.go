@@ -17,58 +17,58 @@ import (
 )
 
 // slow is a source of parts. Each rendering shows the state (seen) at its start and then blocks until goOn receives.
-type slow struct {
+type slowSource struct {
 	mu    sync.Mutex
 	seen  int
 	began chan int
 	goOn  chan struct{}
 }
 
-func (s *slow) make(context.Context) (*part, error) {
+func (s *slowSource) render(context.Context) (*sharedPart, error) {
 	s.mu.Lock()
 	seen := s.seen
 	s.mu.Unlock()
 	s.began <- seen
 	<-s.goOn
-	p := &part{status: http.StatusOK}
+	p := &sharedPart{status: http.StatusOK}
 	fmt.Fprint(p, seen)
 	return p, nil
 }
 
-func (s *slow) change() {
+func (s *slowSource) changeState() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen++
 }
 
 // waits reports whether a request is waiting for the next rendering.
-func (n *parts) waits(q question) bool {
+func (n *partRenderer) hasWaiting(q question) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	a := n.asked[q]
+	a := n.queues[q]
 	return a != nil && a.next != nil
 }
 
 func TestCoalescedPartRenderedAfterItsRequests(t *testing.T) {
 	t.Parallel()
-	n := parts{asked: map[question]*askers{}}
-	s := &slow{began: make(chan int), goOn: make(chan struct{})}
+	n := partRenderer{queues: map[question]*renderQueue{}}
+	s := &slowSource{began: make(chan int), goOn: make(chan struct{})}
 	q := question{path: "/vms"}
 	var all sync.WaitGroup
 	ask := func(want string) {
 		all.Go(func() {
-			if p, err := n.ask(t.Context(), q, s.make); err != nil || p.html.String() != want {
+			if p, err := n.render(t.Context(), q, s.render); err != nil || p.html.String() != want {
 				t.Errorf("%v, %v, want %s", p, err, want)
 			}
 		})
 	}
 	ask("0")
 	<-s.began
-	s.change() // a client asks after the change, while the old state is being rendered
+	s.changeState() // a client asks after the change, while the old state is being rendered
 	for range 50 {
 		ask("1")
 	}
-	for !n.waits(q) {
+	for !n.hasWaiting(q) {
 		time.Sleep(time.Millisecond)
 	}
 	s.goOn <- struct{}{}
@@ -95,41 +95,41 @@ func TestCoalescedPartRenderedAfterItsRequests(t *testing.T) {
 
 func TestPanicInCoalescedPartRecovered(t *testing.T) {
 	t.Parallel()
-	n := parts{asked: map[question]*askers{}}
-	if _, err := n.ask(t.Context(), question{}, func(context.Context) (*part, error) { panic("broken") }); err == nil || !strings.Contains(err.Error(), "broken") {
+	n := partRenderer{queues: map[question]*renderQueue{}}
+	if _, err := n.render(t.Context(), question{}, func(context.Context) (*sharedPart, error) { panic("broken") }); err == nil || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("a panic of the rendering returns %v", err)
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	hold := make(chan struct{})
-	if _, err := n.ask(gone, question{}, func(ctx context.Context) (*part, error) { <-hold; return &part{}, ctx.Err() }); !errors.Is(err, context.Canceled) {
+	if _, err := n.render(gone, question{}, func(ctx context.Context) (*sharedPart, error) { <-hold; return &sharedPart{}, ctx.Err() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that has disconnected gets %v", err)
 	}
 	close(hold)
-	if _, err := n.ask(t.Context(), question{}, func(context.Context) (*part, error) { return &part{}, nil }); err != nil {
+	if _, err := n.render(t.Context(), question{}, func(context.Context) (*sharedPart, error) { return &sharedPart{}, nil }); err != nil {
 		t.Errorf("the next client gets %v", err)
 	}
-	for n.busy() {
+	for n.isRendering() {
 		time.Sleep(time.Millisecond) // parts without waiting requests are dropped
 	}
 }
 
-func (n *parts) busy() bool {
+func (n *partRenderer) isRendering() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.asked) > 0
+	return len(n.queues) > 0
 }
 
 // The handler renders a shared part without the identity of any user, only with permissions.
 func TestCoalescedPartHasNoIdentity(t *testing.T) {
 	t.Parallel()
-	s := &Server{pages: echo.New(), parts: parts{asked: map[question]*askers{}}, pace: newRefreshRate()}
+	s := &Server{pages: echo.New(), sharedParts: partRenderer{queues: map[question]*renderQueue{}}, refreshRate: newRefreshRate()}
 	var seen []string
 	h := s.coalesce(func(c echo.Context, a fleet.Actor) error {
 		seen = append(seen, fmt.Sprintf("%+v %+v %v %s", a, actorOf(c), c.Request().Header, c.RealIP()))
 		c.SetCookie(&http.Cookie{Name: "quantix-mine", Value: "1"})
 		c.Response().Header().Set("HX-Trigger", "mine")
-		return s.send(c, http.StatusOK, []byte("rows"))
+		return s.sendHTML(c, http.StatusOK, []byte("rows"))
 	})
 	ask := func(target, trigger string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, "/vms?filter=x", nil)
@@ -182,7 +182,7 @@ func TestDifferentPermissionsHaveDifferentKeys(t *testing.T) {
 		{Role: fleet.RoleAdmin},
 		{Role: fleet.RoleOperator},
 		{Role: fleet.RoleViewer},
-		{Role: fleet.RoleViewer, MustChange: true},
+		{Role: fleet.RoleViewer, MustChangePassword: true},
 		in("a", "member"), in("a", "viewer"), in("b", "member"), in("a", "member", "b", "member"), in("a", "member", "b", "viewer"), in("a", "viewer", "b", "member"),
 		in(`a"="member" "b`, "member"), // quoting keeps an id from looking like two
 	} {
@@ -200,21 +200,21 @@ func TestRefreshIntervalFollowsLoad(t *testing.T) {
 	t.Parallel()
 	p := &refreshRate{budget: 0.25}
 	now := time.Now()
-	p.at(now)
+	p.interval(now)
 	load := func(cores float64) (gap, spread time.Duration) {
-		gap, _ = p.at(now)
+		gap, _ = p.interval(now)
 		window := min(gap, loadWindow)
 		now = now.Add(window)
-		p.spent(time.Duration(cores * float64(window)))
-		return p.at(now)
+		p.addBusyTime(time.Duration(cores * float64(window)))
+		return p.interval(now)
 	}
-	if gap, spread := load(0.01); gap != listGap || spread > 50*time.Millisecond {
+	if gap, spread := load(0.01); gap != minListInterval || spread > 50*time.Millisecond {
 		t.Errorf("at low load: every %s, spread over %s", gap, spread)
 	}
 	// A thousand pages whose refreshes need one CPU second in total, at any interval.
 	var gap, spread time.Duration
 	for range 20 {
-		gap, _ = p.at(now)
+		gap, _ = p.interval(now)
 		gap, spread = load(1 / gap.Seconds())
 	}
 	if gap < 3500*time.Millisecond || gap > 4500*time.Millisecond || spread != gap {
@@ -223,13 +223,13 @@ func TestRefreshIntervalFollowsLoad(t *testing.T) {
 	for range 20 {
 		gap, _ = load(100)
 	}
-	if gap != maxGap {
+	if gap != maxListInterval {
 		t.Errorf("at overload: every %s", gap)
 	}
 	for range 20 {
 		gap, _ = load(0)
 	}
-	if gap != listGap {
+	if gap != minListInterval {
 		t.Errorf("after the load: every %s", gap)
 	}
 }
@@ -237,12 +237,12 @@ func TestRefreshIntervalFollowsLoad(t *testing.T) {
 // A client that reads slowly must not delay the refreshes of others.
 func TestRefreshSlotFreedBeforeResponseIsRead(t *testing.T) {
 	t.Parallel()
-	s := &Server{pages: echo.New(), pace: newRefreshRate(), refreshes: make(chan struct{}, 1)}
-	h := s.measure(func(c echo.Context) error {
+	s := &Server{pages: echo.New(), refreshRate: newRefreshRate(), refreshes: make(chan struct{}, 1)}
+	h := s.limitRefreshes(func(c echo.Context) error {
 		if len(s.refreshes) != 1 {
 			t.Error("a refresh runs without a slot")
 		}
-		return s.send(c, http.StatusOK, []byte("rows"))
+		return s.sendHTML(c, http.StatusOK, []byte("rows"))
 	})
 	for _, path := range []string{"/tree/:view", "/vms/:id"} {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -258,15 +258,15 @@ func TestRefreshSlotFreedBeforeResponseIsRead(t *testing.T) {
 		c := s.pages.NewContext(r, to)
 		c.Set(keyRoute, route{kind: page, path: path})
 		if path == "/vms/:id" { // the page of a single object needs no refresh slot
-			if err := s.measure(func(echo.Context) error { return nil })(c); err != nil || s.pace.busy != 0 {
-				t.Errorf("%v, %s", err, s.pace.busy)
+			if err := s.limitRefreshes(func(echo.Context) error { return nil })(c); err != nil || s.refreshRate.busy != 0 {
+				t.Errorf("%v, %s", err, s.refreshRate.busy)
 			}
 			continue
 		}
-		if err := h(c); err != nil || s.pace.busy == 0 {
-			t.Errorf("%v, %s", err, s.pace.busy)
+		if err := h(c); err != nil || s.refreshRate.busy == 0 {
+			t.Errorf("%v, %s", err, s.refreshRate.busy)
 		}
-		s.pace.busy = 0
+		s.refreshRate.busy = 0
 	}
 }
 

@@ -28,14 +28,14 @@ const (
 
 // consoles configures the relay for consoles. The host may connect first: its job is queued before the browser has
 // upgraded.
-var consoles = relay.Use{
+var consoles = relay.KindConfig{
 	Kind:        relay.Console,
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 30 * time.Second},
-	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The browser did not connect in time."},
-	Left:        [2]string{relay.Asker: "The browser closed the console.", relay.Answerer: "The host ended the connection."},
+	NoPeer:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The browser did not connect in time."},
+	Disconnected:        [2]string{relay.Asker: "The browser closed the console.", relay.Answerer: "The host ended the connection."},
 	Unreachable: [2]string{relay.Asker: "The browser is no longer connected.", relay.Answerer: "The host is no longer connected."},
 	Taken:       "This console is open already.",
-	Stray:       "A console carries binary messages only.",
+	NotBinary:       "A console carries binary messages only.",
 }
 
 // consoleTicket holds the address of a console's websocket, and the subprotocol that the browser must offer beside
@@ -51,7 +51,7 @@ func (s *Server) openConsole(ctx context.Context, a fleet.Actor, vm fleet.VMID, 
 	return consoleTicket{URL: base + string(t.ID), Protocol: ticketProtocol + t.Secret}, err
 }
 
-func (s *Server) consoleTicket(c echo.Context, a fleet.Actor) error {
+func (s *Server) createConsoleTicket(c echo.Context, a fleet.Actor) error {
 	if c.Request().Header.Get("Origin") != "" { // checked here too, because a page cannot read why its websocket was refused
 		if err := s.checkOrigin(c.Request()); err != nil {
 			return err
@@ -85,7 +85,7 @@ func (s *Server) consoleActor(ctx context.Context, r *http.Request, used bool) (
 		ctx, err = s.Sessions.Load(ctx, cookie.Value)
 	}
 	if err == nil && s.Sessions.GetString(ctx, sessionUser) != "" {
-		err = s.touch(ctx)
+		err = s.recordSessionUse(ctx)
 	}
 	if err != nil {
 		s.Log.Warn("record a console's input as use of the session", "error", err)
@@ -116,10 +116,10 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 	if secret == "" {
 		return fleet.Errorf(fleet.Unauthorized, "This request has no console ticket. Open the console again.")
 	}
-	if !s.seats.enter(a.UserID) {
+	if !s.transferCount.enter(a.UserID) {
 		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)
 	}
-	defer s.seats.leave(a.UserID)
+	defer s.transferCount.leave(a.UserID)
 	redeem, cancel := context.WithTimeout(r.Context(), pageLimit)
 	defer cancel()
 	end, err := s.Control.RedeemConsole(redeem, a, fleet.PairID(c.Param("id")), secret)
@@ -131,7 +131,7 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 		return nil // Upgrade has already answered
 	}
 	var said atomic.Bool
-	ctx, stop := s.watched(r, a, func(ctx context.Context) error {
+	ctx, stop := s.watchPermission(r, a, func(ctx context.Context) error {
 		a, err := now(ctx, r, said.Swap(false))
 		if err != nil {
 			return err
@@ -143,14 +143,14 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 		return policy.Check(a, policy.VMUse, v.ProjectID)
 	})
 	defer stop()
-	s.servePair(ctx, a, end.End, ws, func() { said.Store(true) })
+	s.serveRelay(ctx, a, end.End, ws, func() { said.Store(true) })
 	return nil
 }
 
 // checkOrigin refuses a console to pages of other sites. Behind a proxy, a missing publicUrl causes the same refusal,
 // so the error names that setting.
 func (s *Server) checkOrigin(r *http.Request) error {
-	if s.ownOrigin(r) {
+	if s.isOwnOrigin(r) {
 		return nil
 	}
 	return fleet.Errorf(fleet.Forbidden, "A page of %s requested the console, but this portal is %s. Open Quantix at that address. "+
@@ -160,7 +160,7 @@ func (s *Server) checkOrigin(r *http.Request) error {
 
 // ownOrigin reports whether the request's Origin is this site, by scheme and host. Browsers do not apply the
 // same-origin rule to websockets, but always send the Origin of the page.
-func (s *Server) ownOrigin(r *http.Request) bool {
+func (s *Server) isOwnOrigin(r *http.Request) bool {
 	origin, err := url.Parse(r.Header.Get("Origin"))
 	if err != nil || origin.Host == "" || len(r.Header.Values("Origin")) != 1 {
 		return false
@@ -187,7 +187,7 @@ func ticketOf(r *http.Request) string {
 
 // watched returns the request's context, which also ends when may reports a lost permission or session. It calls may at
 // intervals and whenever the permissions of a change. The returned function ends the context.
-func (s *Server) watched(r *http.Request, a fleet.Actor, may func(context.Context) error) (context.Context, func()) {
+func (s *Server) watchPermission(r *http.Request, a fleet.Actor, may func(context.Context) error) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	sub := s.Hub.Subscribe(permissionKeys(a)...)
 	go func() {
@@ -207,7 +207,7 @@ func (s *Server) watched(r *http.Request, a fleet.Actor, may func(context.Contex
 			switch {
 			case fleet.CodeOf(err) == fleet.Unauthorized:
 				cancel(relay.Reason("You are signed out. Sign in again."))
-			case refused(err):
+			case isLostPermission(err):
 				cancel(relay.Reason("You may no longer use this VM."))
 			}
 		}
@@ -216,28 +216,28 @@ func (s *Server) watched(r *http.Request, a fleet.Actor, may func(context.Contex
 }
 
 // seats counts the open consoles, uploads and downloads of each user, up to maxConsoles.
-type seats struct {
+type userCount struct {
 	mu    sync.Mutex
-	taken map[fleet.UserID]int
+	open map[fleet.UserID]int
 }
 
-func (n *seats) enter(id fleet.UserID) bool {
+func (n *userCount) enter(id fleet.UserID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.taken[id] >= maxConsoles {
+	if n.open[id] >= maxConsoles {
 		return false
 	}
-	if n.taken == nil {
-		n.taken = map[fleet.UserID]int{}
+	if n.open == nil {
+		n.open = map[fleet.UserID]int{}
 	}
-	n.taken[id]++
+	n.open[id]++
 	return true
 }
 
-func (n *seats) leave(id fleet.UserID) {
+func (n *userCount) leave(id fleet.UserID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.taken[id]--; n.taken[id] <= 0 {
-		delete(n.taken, id)
+	if n.open[id]--; n.open[id] <= 0 {
+		delete(n.open, id)
 	}
 }

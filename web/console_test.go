@@ -23,16 +23,16 @@ import (
 )
 
 // screen is a portal with one host and its running VM. The host's simulated agent dials consoles back.
-type screen struct {
+type consoleHost struct {
 	*portal
-	host *machine
+	host *simulatedAgent
 	vm   fleet.VMID
 }
 
-func newScreen(t testing.TB) *screen {
+func newConsoleHost(t testing.TB) *consoleHost {
 	t.Helper()
 	p, agentURL := newPortalWithAgents(t)
-	s := &screen{portal: p, host: p.joined(agentURL, "h1")}
+	s := &consoleHost{portal: p, host: p.joinHost(agentURL, "h1")}
 	s.vm = p.addVM(p.addProject("shop"), s.host.id, "web", fleet.Running)
 	vm := wire.VMReport{ID: s.vm, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 4096}}
 	s.host.report(t, vm)
@@ -40,13 +40,13 @@ func newScreen(t testing.TB) *screen {
 }
 
 // dialBack claims the next console.open job and dials the host's end of the relay.
-func (s *screen) dialBack() *websocket.Conn {
+func (s *consoleHost) dialBack() *websocket.Conn {
 	s.t.Helper()
-	w := s.host.take(s.t)
+	w := s.host.claimJob(s.t)
 	if w.Kind != fleet.ConsoleOpen || w.VM == nil || w.VM.ID != s.vm {
 		s.t.Fatalf("claimed %+v", w)
 	}
-	ws, err := s.host.DialPair(s.t.Context(), w.Args.PortalURL, w.Args.Console)
+	ws, err := s.host.DialRelay(s.t.Context(), w.Args.PortalURL, w.Args.Console)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func (s *screen) dialBack() *websocket.Conn {
 
 type ticket struct{ URL, Protocol string }
 
-func (s *screen) ticket(b *browser) ticket {
+func (s *consoleHost) ticket(b *browser) ticket {
 	s.t.Helper()
 	a := b.post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json").is(s.t, http.StatusOK)
 	var t ticket
@@ -71,7 +71,7 @@ func (s *screen) ticket(b *browser) ticket {
 }
 
 // open dials the browser's end as noVNC does. If the upgrade is refused, it returns a nil connection and the response.
-func (s *screen) open(b *browser, t ticket, header ...string) (*websocket.Conn, answer) {
+func (s *consoleHost) open(b *browser, t ticket, header ...string) (*websocket.Conn, answer) {
 	s.t.Helper()
 	h := http.Header{"Origin": {s.url}}
 	for i := 0; i+1 < len(header); i += 2 {
@@ -116,7 +116,7 @@ func receive(ws *websocket.Conn, size int) ([]byte, error) {
 
 func TestConsoleRefusedBeforeUpgrade(t *testing.T) {
 	t.Parallel()
-	s := newScreen(t)
+	s := newConsoleHost(t)
 	ann, bob := s.signedIn("ann", fleet.RoleAdmin), s.signedIn("bob", fleet.RoleAdmin)
 	vic := s.signedIn("vic", fleet.RoleViewer)
 	refuse := func(name string, status int, b *browser, k ticket, header ...string) {
@@ -161,7 +161,7 @@ func TestConsoleRefusedBeforeUpgrade(t *testing.T) {
 
 	stopped := s.addVM(s.addProject("lab"), s.host.id, "off", fleet.Stopped)
 	ann.post("/vms/"+string(stopped)+"/console/ticket", nil, "Accept", "application/json").refused(t, http.StatusConflict, "")
-	if _, err := s.host.DialPair(t.Context(), "", fleet.NewID[fleet.PairID]()); wire.StatusOf(err) != http.StatusNotFound {
+	if _, err := s.host.DialRelay(t.Context(), "", fleet.NewID[fleet.PairID]()); wire.StatusOf(err) != http.StatusNotFound {
 		t.Errorf("the host dialled a console without a ticket: %v", err)
 	}
 	if strings.Contains(s.log.String(), strings.TrimPrefix(k.Protocol, "quantix.ticket.")) {
@@ -171,7 +171,7 @@ func TestConsoleRefusedBeforeUpgrade(t *testing.T) {
 
 func TestConsoleRelaysTenMegabytesBothWays(t *testing.T) {
 	t.Parallel()
-	s := newScreen(t)
+	s := newConsoleHost(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)
 	browser, a := s.open(ann, s.ticket(ann))
 	if browser == nil {
@@ -207,7 +207,7 @@ func TestConsoleRelaysTenMegabytesBothWays(t *testing.T) {
 // Behind a load balancer, a page's request for the ticket and its websocket may reach different portals.
 func TestConsoleRelayedByPortalOfItsWebsocket(t *testing.T) {
 	t.Parallel()
-	s := newScreen(t)
+	s := newConsoleHost(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)
 	landed := *s
 	var agentURL string
@@ -231,7 +231,7 @@ func TestConsoleRelayedByPortalOfItsWebsocket(t *testing.T) {
 	// The host connects only to portals whose certificate its CA has signed, whatever address the job names.
 	foreign := httptest.NewTLSServer(http.NotFoundHandler())
 	defer foreign.Close()
-	if _, err := s.host.DialPair(t.Context(), foreign.URL, fleet.NewID[fleet.PairID]()); !errors.As(err, new(*tls.CertificateVerificationError)) {
+	if _, err := s.host.DialRelay(t.Context(), foreign.URL, fleet.NewID[fleet.PairID]()); !errors.As(err, new(*tls.CertificateVerificationError)) {
 		t.Errorf("a host dialled a portal with an unknown certificate: %v", err)
 	}
 }
@@ -239,7 +239,7 @@ func TestConsoleRelayedByPortalOfItsWebsocket(t *testing.T) {
 // A sign-out at one portal also ends the user's streams and consoles at the other portals.
 func TestSignOutEndsStreamsAndConsolesOnEveryPortal(t *testing.T) {
 	t.Parallel()
-	s := newScreen(t)
+	s := newConsoleHost(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)
 	other := *s
 	other.portal, _ = newPortalWithAgentsOn(t, s.pool)
@@ -252,7 +252,7 @@ func TestSignOutEndsStreamsAndConsolesOnEveryPortal(t *testing.T) {
 	}
 	host := s.dialBack()
 	ann.post("/sign-out", nil).is(t, http.StatusSeeOther)
-	ends(t, lines)
+	expectStreamEnd(t, lines)
 	for _, half := range []*websocket.Conn{browser, host} {
 		var said *websocket.CloseError
 		if _, err := receive(half, 1); !errors.As(err, &said) || said.Text != "You are signed out. Sign in again." {
@@ -263,7 +263,7 @@ func TestSignOutEndsStreamsAndConsolesOnEveryPortal(t *testing.T) {
 
 func TestConsoleEndsWhenEitherEndCloses(t *testing.T) {
 	t.Parallel()
-	s := newScreen(t)
+	s := newConsoleHost(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)
 	for _, browserLeaves := range []bool{true, false} {
 		browser, a := s.open(ann, s.ticket(ann))
@@ -288,7 +288,7 @@ func TestConsoleEndsWhenEitherEndCloses(t *testing.T) {
 
 func TestTenConcurrentConsolesKeepDataApart(t *testing.T) {
 	t.Parallel()
-	s := newScreen(t)
+	s := newConsoleHost(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)
 	var wg sync.WaitGroup
 	for i := range 10 {
@@ -312,8 +312,8 @@ func TestTenConcurrentConsolesKeepDataApart(t *testing.T) {
 
 func TestAPIClientOpensConsole(t *testing.T) {
 	t.Parallel()
-	s := newScreen(t)
-	admin := s.program("ann", fleet.RoleAdmin, nil)
+	s := newConsoleHost(t)
+	admin := s.apiClient("ann", fleet.RoleAdmin, nil)
 	opened := make(chan *websocket.Conn, 1)
 	go func() {
 		ws, err := admin.Console(t.Context(), s.vm)
@@ -338,9 +338,9 @@ func TestAPIClientOpensConsole(t *testing.T) {
 
 func TestConsoleEndsWhenPermissionRevoked(t *testing.T) {
 	t.Parallel()
-	s := newScreen(t)
+	s := newConsoleHost(t)
 	root := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
-	ann, program := s.signedIn("ann", fleet.RoleOperator), s.program("bob", fleet.RoleOperator, nil)
+	ann, program := s.signedIn("ann", fleet.RoleOperator), s.apiClient("bob", fleet.RoleOperator, nil)
 	for _, c := range []struct {
 		name, user string
 		open       func() *websocket.Conn

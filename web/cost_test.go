@@ -17,9 +17,9 @@ import (
 )
 
 // listener is a pgx tracer that records the queries of a portal.
-type listener struct {
+type queryRecorder struct {
 	mu    sync.Mutex
-	asked []question
+	queries []question
 }
 
 type question struct {
@@ -27,43 +27,43 @@ type question struct {
 	args []any
 }
 
-func (l *listener) note(sql string, args []any) {
+func (l *queryRecorder) record(sql string, args []any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked = append(l.asked, question{sql, args})
+	l.queries = append(l.queries, question{sql, args})
 }
 
-func (l *listener) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	l.note(q.SQL, q.Args)
+func (l *queryRecorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	l.record(q.SQL, q.Args)
 	return ctx
 }
 
-func (l *listener) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (l *queryRecorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-func (l *listener) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+func (l *queryRecorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	return ctx
 }
 
-func (l *listener) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBatchQueryData) {
-	l.note(q.SQL, q.Args)
+func (l *queryRecorder) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBatchQueryData) {
+	l.record(q.SQL, q.Args)
 }
 
-func (l *listener) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+func (l *queryRecorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
 // counters matches queries for cached counts, which a page runs only if the cache is stale.
-var counters = regexp.MustCompile(`^-- name: (CountedVMs|CountFound|HostsQuiet) `)
+var cachedCountQuery = regexp.MustCompile(`^-- name: (CountedVMs|CountFound|HostsQuiet) `)
 
 // taken returns the recorded queries since the last call, except transaction statements and queries for cached counts.
-func (l *listener) taken() []question {
+func (l *queryRecorder) takeQueries() []question {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []question
-	for _, q := range l.asked {
-		if word, _, _ := strings.Cut(strings.ToUpper(strings.TrimSpace(q.sql)), " "); word != "BEGIN" && word != "COMMIT" && word != "ROLLBACK" && word != "SET" && !counters.MatchString(q.sql) {
+	for _, q := range l.queries {
+		if word, _, _ := strings.Cut(strings.ToUpper(strings.TrimSpace(q.sql)), " "); word != "BEGIN" && word != "COMMIT" && word != "ROLLBACK" && word != "SET" && !cachedCountQuery.MatchString(q.sql) {
 			out = append(out, q)
 		}
 	}
-	l.asked = nil
+	l.queries = nil
 	return out
 }
 
@@ -76,7 +76,7 @@ type cost struct {
 }
 
 // step is one node of EXPLAIN ANALYZE's query plan.
-type step struct {
+type planNode struct {
 	Type    string  `json:"Node Type"`
 	Rows    float64 `json:"Actual Rows"`
 	Loops   float64 `json:"Actual Loops"`
@@ -84,10 +84,10 @@ type step struct {
 	Recheck float64 `json:"Rows Removed by Index Recheck"`
 	Hit     int     `json:"Shared Hit Blocks"`
 	Read    int     `json:"Shared Read Blocks"`
-	Plans   []step
+	Plans   []planNode
 }
 
-func (s step) visited() int {
+func (s planNode) visited() int {
 	n := 0
 	if strings.HasSuffix(s.Type, "Scan") && !strings.HasPrefix(s.Type, "CTE") && s.Type != "Subquery Scan" && s.Type != "Function Scan" {
 		n = int((s.Rows + s.Removed + s.Recheck) * s.Loops)
@@ -114,7 +114,7 @@ func costOf(t *testing.T, pool *pgxpool.Pool, asked []question) cost {
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		var roots []struct{ Plan step }
+		var roots []struct{ Plan planNode }
 		if err := json.Unmarshal(text, &roots); err != nil {
 			t.Fatal(err)
 		}
@@ -132,20 +132,20 @@ func costOf(t *testing.T, pool *pgxpool.Pool, asked []question) cost {
 }
 
 // crowd is a portal with many hosts, each with three shared pools and two networks. It always has a thousand VMs.
-type crowd struct {
+type largePortal struct {
 	*portal
-	listener *listener
+	listener *queryRecorder
 	*browser
 }
 
-func newCrowd(t *testing.T, hosts int) *crowd {
+func newLargePortal(t *testing.T, hosts int) *largePortal {
 	t.Helper()
 	url := testkit.URL(t)
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &listener{}
+	l := &queryRecorder{}
 	cfg.ConnConfig.Tracer = l
 	cfg.ConnConfig.RuntimeParams["jit"] = "off"
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
@@ -155,7 +155,7 @@ func newCrowd(t *testing.T, hosts int) *crowd {
 	t.Cleanup(pool.Close)
 	testkit.Seed(t, pool, hosts, 1000)
 	p := portalOn(t, pool)
-	c := &crowd{portal: p, listener: l}
+	c := &largePortal{portal: p, listener: l}
 	for _, sql := range []string{
 		`INSERT INTO pools (id, name, spec) VALUES ('00000000-0000-7000-8000-000000002003', 'nfs', '{"kind":"nfs","path":"/srv/nfs","server":"nas","export":"/vm","shared":true}')`,
 		`INSERT INTO networks (id, name, kind) VALUES ('00000000-0000-7000-8000-000000003001', 'br0', 'bridge')`,
@@ -182,20 +182,20 @@ func newCrowd(t *testing.T, hosts int) *crowd {
 	p.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`, aVM, aSnapshot)
 	p.exec(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
 	p.exec(`INSERT INTO vm_plans (id, user_id, project_id, host_id, vm_id, vm, asked, drawing) VALUES ($1, 'ann', $2, $3, $4, '{"name":"vm-000001"}', '{}', '{"lines":[]}')`, aTask, aShop, aHost, aVM)
-	testkit.Order{ID: aTask, Host: aHost, Project: aShop, Kind: fleet.VMStart, Subject: fleet.SubjectVM(aVM), Name: "vm-000001", State: fleet.JobDone}.Add(t, pool)
+	testkit.TaskWithJob{ID: aTask, Host: aHost, Project: aShop, Kind: fleet.VMStart, Subject: fleet.SubjectVM(aVM), Name: "vm-000001", State: fleet.JobDone}.Add(t, pool)
 	p.exec(`VACUUM ANALYZE`)
 	return c
 }
 
-func (c *crowd) take(path string, header ...string) cost {
+func (c *largePortal) measure(path string, header ...string) cost {
 	c.portal.t.Helper()
 	c.get(path, header...) // fills caches, so that the measured request finds them filled
-	c.listener.taken()
+	c.listener.takeQueries()
 	a := c.get(path, header...)
 	if a.status >= http.StatusInternalServerError {
 		c.portal.t.Fatalf("%s: %d %s", path, a.status, a.main())
 	}
-	out := costOf(c.portal.t.(*testing.T), c.pool, c.listener.taken())
+	out := costOf(c.portal.t.(*testing.T), c.pool, c.listener.takeQueries())
 	out.bytes = len(a.body)
 	return out
 }
@@ -362,7 +362,7 @@ var addresses = map[string][]struct {
 func TestPageQueriesScaleWithShownRows(t *testing.T) {
 	t.Parallel()
 	const most = 1000
-	few, many := newCrowd(t, 10), newCrowd(t, most)
+	few, many := newLargePortal(t, 10), newLargePortal(t, most)
 	for _, path := range few.server.Pages() {
 		if len(addresses[path]) == 0 {
 			t.Errorf("%s is not measured: add its address", path)
@@ -370,10 +370,10 @@ func TestPageQueriesScaleWithShownRows(t *testing.T) {
 	}
 	for _, looks := range addresses {
 		for _, x := range looks {
-			f, m := few.take(x.at), many.take(x.at)
+			f, m := few.measure(x.at), many.measure(x.at)
 			// statements differ if a cache became stale between the two requests, so try again
 			for tries := 0; f.statements != m.statements && tries < 3; tries++ {
-				f, m = few.take(x.at), many.take(x.at)
+				f, m = few.measure(x.at), many.measure(x.at)
 			}
 			t.Logf("%-60s at 10 and 1,000 hosts: statements %d %d, rows %d %d, visited %d %d, blocks %d %d, bytes %d %d",
 				x.at, f.statements, m.statements, f.rows, m.rows, f.visited, m.visited, f.blocks, m.blocks, f.bytes, m.bytes)
@@ -384,10 +384,10 @@ func TestPageQueriesScaleWithShownRows(t *testing.T) {
 				t.Errorf("%s: %d statements, and %d at 1,000 hosts", x.at, f.statements, m.statements)
 			}
 			for what, n := range map[string]struct{ few, many, grows int }{
-				"rows":    {f.rows, m.rows, 2 * listed},
-				"visits":  {f.visited, m.visited, 6*listed + 7*x.sums*most},
-				"blocks":  {f.blocks, m.blocks, 9*listed + x.sums*most/2},
-				"letters": {f.bytes, m.bytes, 2 * listed * 1024},
+				"rows":    {f.rows, m.rows, 2 * rowsRead},
+				"visits":  {f.visited, m.visited, 6*rowsRead + 7*x.sums*most},
+				"blocks":  {f.blocks, m.blocks, 9*rowsRead + x.sums*most/2},
+				"letters": {f.bytes, m.bytes, 2 * rowsRead * 1024},
 			} {
 				if n.many > n.few+n.grows {
 					t.Errorf("%s: %d %s, and %d at 1,000 hosts, most in %.160s", x.at, n.few, what, n.many, strings.Join(strings.Fields(m.worst), " "))
@@ -397,4 +397,4 @@ func TestPageQueriesScaleWithShownRows(t *testing.T) {
 	}
 }
 
-const listed = 101 // rows of a list read for one page
+const rowsRead = 101 // rows of a list read for one page

@@ -21,10 +21,10 @@ const exportPage = 2000
 
 // export writes all pages of a list as CSV, from the first one regardless of q's page. It reads the next page while it
 // writes one. row returns the values of one item, in the order of head.
-func export[T any](s *Server, c echo.Context, a fleet.Actor, name string, q fleet.Query, list lister[T], head []string, row func(T) []string) error {
+func exportCSV[T any](s *Server, c echo.Context, a fleet.Actor, name string, q fleet.Query, list lister[T], head []string, row func(T) []string) error {
 	q.Limit, q.After, q.Before = exportPage, "", ""
 	ctx := c.Request().Context()
-	p, err := pageOf(ctx, s, a, q, list)
+	p, err := readExportPage(ctx, s, a, q, list)
 	if err != nil {
 		return err // nothing is sent yet, so the caller can send an error response
 	}
@@ -35,7 +35,7 @@ func export[T any](s *Server, c echo.Context, a fleet.Actor, name string, q flee
 	writeRow(out, slices.Clone(head))
 	for {
 		q.After = p.Next
-		next := ahead(func() (fleet.Page[T], error) { return pageOf(ctx, s, a, q, list) }, q.After != "")
+		next := prefetch(func() (fleet.Page[T], error) { return readExportPage(ctx, s, a, q, list) }, q.After != "")
 		// A connection without deadlines (a test's recorder) is written to without one.
 		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(3 * writeLimit))
 		for i := range p.Items {
@@ -53,7 +53,7 @@ func export[T any](s *Server, c echo.Context, a fleet.Actor, name string, q flee
 }
 
 // ahead starts read in the background if more is true, and returns a function that waits for the result of read.
-func ahead[T any](read func() (T, error), more bool) func() (T, error) {
+func prefetch[T any](read func() (T, error), more bool) func() (T, error) {
 	var out T
 	var err error
 	var broke any
@@ -73,10 +73,10 @@ func ahead[T any](read func() (T, error), more bool) func() (T, error) {
 }
 
 // pageOf reads one page of the list for an export, within pageLimit.
-func pageOf[T any](ctx context.Context, s *Server, a fleet.Actor, q fleet.Query, list lister[T]) (fleet.Page[T], error) {
+func readExportPage[T any](ctx context.Context, s *Server, a fleet.Actor, q fleet.Query, list lister[T]) (fleet.Page[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, pageLimit)
 	defer cancel()
-	leave, err := s.turns.take(ctx, a.UserID)
+	leave, err := s.turns.acquire(ctx, a.UserID)
 	if err != nil {
 		return fleet.Page[T]{}, err
 	}
@@ -85,7 +85,7 @@ func pageOf[T any](ctx context.Context, s *Server, a fleet.Actor, q fleet.Query,
 }
 
 // moment formats a time as a CSV value; nil: an empty value.
-func moment(t *time.Time) string {
+func csvTime(t *time.Time) string {
 	if t == nil {
 		return ""
 	}

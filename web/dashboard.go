@@ -11,7 +11,7 @@ import (
 	"quantix/views/shell"
 )
 
-func (s *Server) dashboard(c echo.Context, a fleet.Actor) error {
+func (s *Server) dashboardPage(c echo.Context, a fleet.Actor) error {
 	all, err := s.Control.Overview(c.Request().Context(), a)
 	if err != nil {
 		return err
@@ -19,7 +19,7 @@ func (s *Server) dashboard(c echo.Context, a fleet.Actor) error {
 	if policy.May(a, policy.Manage, "") {
 		all.Attention = append(s.certificateWarnings(time.Now()), all.Attention...)
 	}
-	return s.show(c, a, shell.Frame{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Actor: a, Now: time.Now()}))
+	return s.showPage(c, a, shell.Frame{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Actor: a, Now: time.Now()}))
 }
 
 // certificateWarnings returns warnings for the portal's certificates that have expired or expire soon.

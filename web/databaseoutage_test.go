@@ -92,7 +92,7 @@ func newStallingProxy(t *testing.T) (*stallingProxy, string) {
 }
 
 // until repeats a request as long as the response has another status. It fails after a time limit.
-func (b *browser) until(t *testing.T, path string, status int) {
+func (b *browser) getUntil(t *testing.T, path string, status int) {
 	t.Helper()
 	for late := time.Now().Add(30 * time.Second); b.get(path).status != status; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(late) {
@@ -111,14 +111,14 @@ func TestHungDatabaseReportedUnavailable(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	p, agentURL := newPortalWithAgentsOn(t, pool)
-	host := p.joined(agentURL, "h1")
+	host := p.joinHost(agentURL, "h1")
 	host.report(t)
-	ann, admin := p.signedIn("ann", fleet.RoleAdmin), p.program("bob", fleet.RoleAdmin, nil)
+	ann, admin := p.signedIn("ann", fleet.RoleAdmin), p.apiClient("bob", fleet.RoleAdmin, nil)
 	ann.get("/readyz").is(t, http.StatusOK)
 
 	line.hold()
 	var all sync.WaitGroup
-	all.Go(func() { ann.until(t, "/readyz", http.StatusServiceUnavailable) })
+	all.Go(func() { ann.getUntil(t, "/readyz", http.StatusServiceUnavailable) })
 	all.Go(func() { ann.get("/vms").is(t, http.StatusServiceUnavailable).has(t, "The database does not answer.") })
 	all.Go(func() { ann.get("/events?key=tasks", "HX-Request", "true").is(t, http.StatusServiceUnavailable) })
 	all.Go(func() {
@@ -138,7 +138,7 @@ func TestHungDatabaseReportedUnavailable(t *testing.T) {
 	ann.get("/healthz").is(t, http.StatusOK)
 
 	line.release()
-	ann.until(t, "/readyz", http.StatusOK)
+	ann.getUntil(t, "/readyz", http.StatusOK)
 	admin.call("POST", "/api/v1/projects", `{"name":"shop"}`, "Idempotency-Key", "k").is(t, http.StatusCreated)
 }
 
@@ -146,7 +146,7 @@ func TestHungDatabaseReportedUnavailable(t *testing.T) {
 func TestReadOnlyDatabaseReportedUnavailable(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	ann, admin := p.signedIn("ann", fleet.RoleAdmin), p.program("bob", fleet.RoleAdmin, nil)
+	ann, admin := p.signedIn("ann", fleet.RoleAdmin), p.apiClient("bob", fleet.RoleAdmin, nil)
 	var name string
 	if err := p.pool.QueryRow(t.Context(), "SELECT current_database()").Scan(&name); err != nil {
 		t.Fatal(err)

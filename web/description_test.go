@@ -100,7 +100,7 @@ func indexes(s []string) []int {
 }
 
 // judge returns the differences between a response and the document; none for a correct response.
-func (d *description) judge(method, path string, status int, kind string, body []byte) []string {
+func (d *description) differences(method, path string, status int, kind string, body []byte) []string {
 	template, ok := d.operationOf(path)
 	if !ok {
 		return nil // an unknown path, whose error response belongs to no operation
@@ -128,16 +128,16 @@ func (d *description) judge(method, path string, status int, kind string, body [
 	if err := json.Unmarshal(body, &value); err != nil {
 		return []string{err.Error()}
 	}
-	return d.differs("", media.Schema, value)
+	return d.violations("", media.Schema, value)
 }
 
 // differs returns the paths, below at, where the value violates the schema.
-func (d *description) differs(at string, s schema, v any) (out []string) {
-	s = d.form(s)
+func (d *description) violations(at string, s schema, v any) (out []string) {
+	s = d.resolve(s)
 	if len(s.AnyOf) > 0 {
 		var reasons []string
 		for _, one := range s.AnyOf {
-			differs := d.differs(at, one, v)
+			differs := d.violations(at, one, v)
 			if len(differs) == 0 {
 				return nil
 			}
@@ -163,9 +163,9 @@ func (d *description) differs(at string, s schema, v any) (out []string) {
 		for name, value := range v {
 			switch property, ok := s.Properties[name]; {
 			case ok:
-				out = append(out, d.differs(at+"."+name, property, value)...)
+				out = append(out, d.violations(at+"."+name, property, value)...)
 			case free:
-				out = append(out, d.differs(at+"."+name, more, value)...)
+				out = append(out, d.violations(at+"."+name, more, value)...)
 			default:
 				out = append(out, at+"."+name+" is not described")
 			}
@@ -173,7 +173,7 @@ func (d *description) differs(at string, s schema, v any) (out []string) {
 	case []any:
 		for i, item := range v {
 			if s.Items != nil {
-				out = append(out, d.differs(fmt.Sprintf("%s[%d]", at, i), *s.Items, item)...)
+				out = append(out, d.violations(fmt.Sprintf("%s[%d]", at, i), *s.Items, item)...)
 			}
 		}
 	case float64:
@@ -218,7 +218,7 @@ func typesOf(v any) []string {
 }
 
 // served is the OpenAPI document, which is read once because it is the same for all portals of this process.
-var served struct {
+var servedDocument struct {
 	once sync.Once
 	doc  *description
 	err  error
@@ -226,14 +226,14 @@ var served struct {
 
 // described returns a handler that passes requests to next and checks every response of /api/v1 against the document
 // that next serves.
-func described(t testing.TB, next http.Handler) http.Handler {
-	served.once.Do(func() {
+func checkedHandler(t testing.TB, next http.Handler) http.Handler {
+	servedDocument.once.Do(func() {
 		w := httptest.NewRecorder()
 		next.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/openapi.json", nil))
-		served.doc, served.err = readDescription(w.Body.Bytes())
+		servedDocument.doc, servedDocument.err = readDescription(w.Body.Bytes())
 	})
-	if served.err != nil {
-		t.Fatal(served.err)
+	if servedDocument.err != nil {
+		t.Fatal(servedDocument.err)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/api/v1/") || r.Header.Get("Upgrade") != "" || r.URL.Path == "/api/v1/openapi.json" {
@@ -246,7 +246,7 @@ func described(t testing.TB, next http.Handler) http.Handler {
 		if r.Context().Err() != nil {
 			return // the client has disconnected, so no response was written
 		}
-		for _, fault := range served.doc.judge(r.Method, r.URL.Path, record.Code, record.Header().Get("Content-Type"), record.Body.Bytes()) {
+		for _, fault := range servedDocument.doc.differences(r.Method, r.URL.Path, record.Code, record.Header().Get("Content-Type"), record.Body.Bytes()) {
 			t.Errorf("%s %s answers %d, not as /api/v1/openapi.json describes: %s", r.Method, r.URL.Path, record.Code, strings.TrimSpace(fault))
 		}
 		maps.Copy(w.Header(), record.Header())
@@ -260,7 +260,7 @@ func described(t testing.TB, next http.Handler) http.Handler {
 func TestObjectsWithoutReportMatchOpenAPI(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	admin := p.program("ann", fleet.RoleAdmin, nil)
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
 	host := fleet.NewID[fleet.HostID]()
 	p.exec("INSERT INTO hosts (id, name) VALUES ($1, 'silent')", host)
 	p.exec("INSERT INTO host_sessions (host_id) VALUES ($1)", host)
@@ -282,7 +282,7 @@ func TestObjectsWithoutReportMatchOpenAPI(t *testing.T) {
 	}
 }
 
-func (d *description) form(s schema) schema {
+func (d *description) resolve(s schema) schema {
 	for s.Ref != "" {
 		s = d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
 	}

@@ -26,22 +26,22 @@ const recheckInterval = 30 * time.Second
 
 // downloads configures the relay for downloads of volumes. The portal itself is the receiving end, on behalf of the
 // user.
-var downloads = relay.Use{
+var downloads = relay.KindConfig{
 	Kind:        relay.Download,
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
-	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The download was cancelled before the host connected."},
-	Left:        [2]string{relay.Asker: "The client cancelled the download.", relay.Answerer: "The host ended the connection."},
+	NoPeer:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The download was cancelled before the host connected."},
+	Disconnected:        [2]string{relay.Asker: "The client cancelled the download.", relay.Answerer: "The host ended the connection."},
 	Unreachable: [2]string{relay.Asker: "The client is no longer connected.", relay.Answerer: "The host is no longer connected."},
 	Taken:       "This download has its connection already.",
-	Stray:       "A download carries binary messages only.",
+	NotBinary:       "A download carries binary messages only.",
 }
 
 // pageVolume sends a volume's file to a browser with a session; apiVolume sends it to a client with a token.
-func (s *Server) pageVolume(c echo.Context, a fleet.Actor) error {
+func (s *Server) sendVolumeBySession(c echo.Context, a fleet.Actor) error {
 	return s.sendVolume(c, a, volumeNamed(c))
 }
 
-func (s *Server) apiVolume(c echo.Context, a fleet.Actor) error {
+func (s *Server) sendVolumeByToken(c echo.Context, a fleet.Actor) error {
 	of := volumeNamed(c)
 	of.Volume = c.Param("volume")
 	return s.sendVolume(c, a, of)
@@ -63,21 +63,21 @@ func (s *Server) sendVolume(c echo.Context, a fleet.Actor, of control.Volume) er
 // streamFromHost sends the client a file that a host streams. ask requests the stream and returns its relay end, and
 // the names of the host and the file. The stream ends when may no longer allows the user.
 func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool, ask func(context.Context) (end relay.End, host, name string, err error)) error {
-	if !s.seats.enter(a.UserID) {
+	if !s.transferCount.enter(a.UserID) {
 		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)
 	}
-	defer s.seats.leave(a.UserID)
+	defer s.transferCount.leave(a.UserID)
 	ctx, cancel := context.WithCancel(c.Request().Context())
 	defer cancel()
 	end, host, name, err := ask(ctx)
 	if err != nil {
 		return err
 	}
-	ws, release, err := s.pairs.Hold(ctx, end)
+	ws, release, err := s.relays.Hold(ctx, end)
 	if err != nil {
 		left, done := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
 		defer done()
-		if err := s.Control.MigrateVolume(left, a, end.ID()); err != nil {
+		if err := s.Control.AbandonRelay(left, a, end.ID()); err != nil {
 			s.Log.Warn("cancel a download whose host did not connect", "error", err)
 		}
 		return fleet.Errorf(fleet.Unavailable, "The host %s did not send the volume in time. Try again when the host is online.", host)
@@ -93,13 +93,13 @@ func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Ac
 	case head.Error != "":
 		return fleet.Errorf(fleet.Conflict, "%s", head.Error)
 	}
-	go s.whileAllowed(ctx, c, may, cancel)
+	go s.endWhenForbidden(ctx, c, may, cancel)
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, echo.MIMEOctetStream)
 	h.Set(echo.HeaderContentDisposition, mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 	h.Set(echo.HeaderContentLength, strconv.FormatInt(head.SizeBytes, 10))
 	c.Response().WriteHeader(http.StatusOK)
-	if err := pass(c, from, head.SizeBytes); err != nil {
+	if err := copyToClient(c, from, head.SizeBytes); err != nil {
 		s.Log.Info("A download ended early.", "volume", name, "host", host, "error", err)
 		panic(http.ErrAbortHandler) // a truncated download must not look complete
 	}
@@ -107,9 +107,9 @@ func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Ac
 }
 
 // pass copies exactly size bytes to the client. A client that stops reading for downloadStallLimit is an error.
-func pass(c echo.Context, from io.Reader, size int64) error {
-	piece := pieces.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
-	defer pieces.Put(piece)
+func copyToClient(c echo.Context, from io.Reader, size int64) error {
+	piece := transferBuffers.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
+	defer transferBuffers.Put(piece)
 	out := http.NewResponseController(c.Response())
 	for size > 0 {
 		n, err := from.Read(piece[:min(int64(len(piece)), size)])
@@ -132,7 +132,7 @@ func pass(c echo.Context, from io.Reader, size int64) error {
 }
 
 // whileAllowed checks the user at intervals and calls end when the session ends or may returns false.
-func (s *Server) whileAllowed(ctx context.Context, c echo.Context, may func(fleet.Actor) bool, end context.CancelFunc) {
+func (s *Server) endWhenForbidden(ctx context.Context, c echo.Context, may func(fleet.Actor) bool, end context.CancelFunc) {
 	look := time.NewTicker(recheckInterval)
 	defer look.Stop()
 	for {

@@ -19,7 +19,7 @@ var (
 // Browsers activate the first submit button of a form when the user presses Enter, even an invisible button. So the
 // first button must be the primary one.
 func TestEnterActivatesPrimaryButton(t *testing.T) {
-	p, _, pool, vms := fleetOf(t)
+	p, _, pool, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	running, stopped := "/vms/"+string(vms["web-01"]), "/vms/"+string(vms["web-02"])
 	p.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-02.qcow2', 'sizeBytes', 1073741824))) WHERE id = $1`, vms["web-02"], pool)

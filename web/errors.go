@@ -39,12 +39,12 @@ type refusal struct {
 }
 
 // fail writes the response for a request that failed with err. No other function maps errors to statuses or logs them.
-func (s *Server) fail(err error, c echo.Context) {
+func (s *Server) writeError(err error, c echo.Context) {
 	if c.Response().Committed || errors.Is(c.Request().Context().Err(), context.Canceled) {
 		s.Log.Debug("request ended early", "path", c.Request().URL.Path, "error", err)
 		return
 	}
-	r := s.refuse(c, asTooLarge(err))
+	r := s.refusalOf(c, asTooLarge(err))
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
 		c.Response().Header().Set("Retry-After", "5")
 	}
@@ -52,20 +52,20 @@ func (s *Server) fail(err error, c echo.Context) {
 	switch {
 	case wantsJSON(c):
 		sent = problem(c, r)
-	case isHX(c):
+	case isHTMX(c):
 		c.Response().Header().Set("X-Quantix-Message", url.PathEscape(r.text()))
 		sent = c.NoContent(r.status)
-	case routeOf(c).kind == plain: // for programs, such as load balancers and Prometheus
+	case routeOf(c).kind == unauthenticated: // for programs, such as load balancers and Prometheus
 		if r.status == http.StatusUnauthorized {
 			c.Response().Header().Set("WWW-Authenticate", "Bearer")
 		}
 		sent = c.String(r.status, r.text()+"\n")
 	case r.status == http.StatusUnauthorized:
 		sent = c.Redirect(http.StatusSeeOther, signInFor(c.Request()))
-	case actorOf(c).MustChange && r.status == http.StatusForbidden:
+	case actorOf(c).MustChangePassword && r.status == http.StatusForbidden:
 		sent = c.Redirect(http.StatusSeeOther, "/account/password")
 	default:
-		sent = s.failPage(c, r)
+		sent = s.writeErrorPage(c, r)
 	}
 	if sent != nil {
 		s.Log.Debug("write an error response", "error", sent)
@@ -73,7 +73,7 @@ func (s *Server) fail(err error, c echo.Context) {
 }
 
 // refuse converts err to a refusal. For an unknown error, the refusal and the log line carry the same reference.
-func (s *Server) refuse(c echo.Context, err error) refusal {
+func (s *Server) refusalOf(c echo.Context, err error) refusal {
 	var known *fleet.Error
 	if errors.As(err, &known) && statuses[known.Code] != 0 {
 		r := refusal{status: statuses[known.Code], message: known.Error(), fields: known.Fields}
@@ -104,7 +104,7 @@ func (s *Server) refuse(c echo.Context, err error) refusal {
 // contain secrets.
 func (s *Server) noteRefusal(c echo.Context, e *fleet.Error) {
 	a := actorOf(c)
-	if e.Code != fleet.Forbidden && e.Code != fleet.TooMany || a.MustChange {
+	if e.Code != fleet.Forbidden && e.Code != fleet.TooMany || a.MustChangePassword {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // the request's own context may have ended
@@ -131,18 +131,18 @@ func (r refusal) text() string {
 }
 
 // failPage renders an error page without any further database query, because the database may be the cause.
-func (s *Server) failPage(c echo.Context, r refusal) error {
+func (s *Server) writeErrorPage(c echo.Context, r refusal) error {
 	p := shell.ErrorPage{Status: r.status, Message: r.message, Reference: r.reference, Path: backOf(c.Request())}
 	if p.Message == "" {
 		p.Message = r.text()
 	}
-	if a := actorOf(c); a.UserID != "" && !a.MustChange && r.status != http.StatusServiceUnavailable {
+	if a := actorOf(c); a.UserID != "" && !a.MustChangePassword && r.status != http.StatusServiceUnavailable {
 		p.NoRole = r.status == http.StatusForbidden && !policy.May(a, policy.VMSee, "")
 		f := shell.Frame{Title: p.Title(), Actor: a}
 		s.fillFrame(c, &f)
-		return s.write(c, r.status, shell.Layout(f, shell.ErrorBody(p)))
+		return s.writePage(c, r.status, shell.Layout(f, shell.ErrorBody(p)))
 	}
-	return s.write(c, r.status, shell.ErrorGate(p))
+	return s.writePage(c, r.status, shell.ErrorGate(p))
 }
 
 func backOf(r *http.Request) string {
@@ -164,5 +164,5 @@ func problem(c echo.Context, r refusal) error {
 func isAPI(c echo.Context) bool { return strings.HasPrefix(c.Request().URL.Path, "/api/") }
 
 func wantsJSON(c echo.Context) bool {
-	return routeOf(c).kind == api || routeOf(c).kind == inflow || isAPI(c) || c.IsWebSocket() || strings.HasPrefix(c.Request().Header.Get("Accept"), "application/json")
+	return routeOf(c).kind == api || routeOf(c).kind == sessionTransfer || isAPI(c) || c.IsWebSocket() || strings.HasPrefix(c.Request().Header.Get("Accept"), "application/json")
 }

@@ -34,7 +34,7 @@ func TestTooLargeFormRefused(t *testing.T) {
 func TestClientReadsReasonForTooLargeBody(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	bearer := p.program("ann", fleet.RoleAdmin, nil).token
+	bearer := p.apiClient("ann", fleet.RoleAdmin, nil).token
 	closing := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	staying := http.Client{Transport: &http.Transport{}}
 	defer staying.CloseIdleConnections()

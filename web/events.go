@@ -54,7 +54,7 @@ func (n *streamCount) leave(id fleet.UserID) {
 
 // events serves the SSE stream of a page. For each key that changed, it sends one empty event named after the key. The
 // page then fetches the new data.
-func (s *Server) events(c echo.Context, a fleet.Actor) error {
+func (s *Server) eventStream(c echo.Context, a fleet.Actor) error {
 	r := c.Request()
 	asked := r.URL.Query()["key"]
 	if len(asked) > maxKeys {
@@ -69,7 +69,7 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	}
 	defer s.streams.leave(a.UserID)
 
-	p := newPoker(allowed, s.pace.at)
+	p := newEventScheduler(allowed, s.refreshRate.interval)
 	rights := permissionKeys(a)
 	sub := s.Hub.Subscribe(append(p.subscriptions(), rights...)...)
 	defer sub.Close()
@@ -80,8 +80,8 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	h.Set("X-Accel-Buffering", "no")
 	c.Response().WriteHeader(http.StatusOK)
 	out.write(": open\n\n")
-	gap, _ := s.pace.at(time.Now())
-	out.pace(gap)
+	gap, _ := s.refreshRate.interval(time.Now())
+	out.writeInterval(gap)
 
 	ping, again, look := time.NewTicker(pingEvery), time.NewTicker(recheckEvery), time.NewTicker(refreshRateEvery)
 	defer ping.Stop()
@@ -97,13 +97,13 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 			if slices.ContainsFunc(keys, judge) && !s.mayFollow(r, asked, allowed) {
 				return nil
 			}
-			out.events(p.woken(keys, time.Now()))
-		case <-p.due():
-			out.events(p.late(time.Now()))
-			out.pace(p.gap)
+			out.writeEvents(p.eventsNow(keys, time.Now()))
+		case <-p.timerC():
+			out.writeEvents(p.dueEvents(time.Now()))
+			out.writeInterval(p.gap)
 		case now := <-look.C:
-			gap, _ := s.pace.at(now)
-			out.pace(gap)
+			gap, _ := s.refreshRate.interval(now)
+			out.writeInterval(gap)
 		case <-ping.C:
 			out.write(": ping\n\n")
 		case <-again.C:
@@ -128,89 +128,89 @@ func (s *Server) mayFollow(r *http.Request, asked []string, allowed []query.Watc
 	defer cancel()
 	a, err := s.actorNow(ctx, r)
 	if err != nil {
-		return !refused(err)
+		return !isLostPermission(err)
 	}
 	now, err := s.Control.WatchKeys(ctx, a, asked)
 	if err != nil {
-		return !refused(err)
+		return !isLostPermission(err)
 	}
 	return slices.EqualFunc(now, allowed, func(x, y query.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
 }
 
 // gapped reports whether the page key is that of a list, or of an object with many parts. Events of such a key are sent
 // at most once per refresh interval.
-func gapped(key string) bool {
+func isRateLimited(key string) bool {
 	typ, _, one := strings.Cut(key, ":")
 	if one {
-		return fleet.ResourceType(typ).Is().Parts
+		return fleet.ResourceType(typ).Info().HasParts
 	}
-	t, _ := fleet.Listed(key)
-	return t.Each && !t.Parts
+	t, _ := fleet.ResourceByPlural(key)
+	return t.FollowsOwnKey && !t.HasParts
 }
 
 // poker translates wake-ups of the hub to events named after the page's keys, and delays events of lists. It is not
 // safe for concurrent use.
-type poker struct {
-	sub     *notify.Sub
+type eventScheduler struct {
+	sub     *notify.Subscription
 	wakeUps map[string][]string  // wake-up keys by page key
-	pokes   map[string]string    // page key by wake-up key
-	last    map[string]time.Time // time of the latest event of each rate-limited key
+	pageKeys   map[string]string    // page key by wake-up key
+	lastSent    map[string]time.Time // time of the latest event of each rate-limited key
 	waiting map[string]time.Time // page keys with a delayed event, and the time to send the event
-	pace    func(time.Time) (gap, spread time.Duration)
+	interval    func(time.Time) (gap, spread time.Duration)
 	gap     time.Duration // refresh interval at the last check
 	timer   *time.Timer
 }
 
-func newPoker(watched []query.Watched, pace func(time.Time) (gap, spread time.Duration)) *poker {
-	p := &poker{wakeUps: map[string][]string{}, pokes: map[string]string{}, last: map[string]time.Time{}, waiting: map[string]time.Time{}, pace: pace}
+func newEventScheduler(watched []query.Watched, pace func(time.Time) (gap, spread time.Duration)) *eventScheduler {
+	p := &eventScheduler{wakeUps: map[string][]string{}, pageKeys: map[string]string{}, lastSent: map[string]time.Time{}, waiting: map[string]time.Time{}, interval: pace}
 	for _, w := range watched {
 		p.wakeUps[w.Key] = w.WakeUps
 		for _, wake := range w.WakeUps {
-			p.pokes[wake] = w.Key
+			p.pageKeys[wake] = w.Key
 		}
 	}
 	return p
 }
 
-func (p *poker) subscriptions() []string { return slices.Collect(maps.Keys(p.pokes)) }
+func (p *eventScheduler) subscriptions() []string { return slices.Collect(maps.Keys(p.pageKeys)) }
 
 // woken returns the events to send now, after wake-ups with these keys. Events of single objects are sent at once;
 // events of lists are delayed within the refresh interval.
-func (p *poker) woken(keys []string, now time.Time) []string {
-	gap, spread := p.pace(now)
+func (p *eventScheduler) eventsNow(keys []string, now time.Time) []string {
+	gap, spread := p.interval(now)
 	p.gap = gap
 	var out []string
 	for _, k := range keys {
 		if k == notify.Resync {
-			p.wait(k, now.Add(within(spread))) // every page refreshes all its parts
+			p.schedule(k, now.Add(randomDelay(spread))) // every page refreshes all its parts
 		}
 		typ, _, _ := strings.Cut(k, ":")
-		for _, name := range []string{p.pokes[k], p.pokes[typ+":*"]} {
+		for _, name := range []string{p.pageKeys[k], p.pageKeys[typ+":*"]} {
 			switch {
 			case name == "" || slices.Contains(out, name):
-			case !gapped(name):
+			case !isRateLimited(name):
 				out = append(out, name)
-			case p.last[name].Add(gap).After(now):
-				p.wait(name, p.last[name].Add(gap))
+			case p.lastSent[name].Add(gap).After(now):
+				p.schedule(name, p.lastSent[name].Add(gap))
 			default:
-				p.wait(name, now.Add(within(spread)))
+				p.schedule(name, now.Add(randomDelay(spread)))
 			}
 		}
 	}
-	return append(out, p.late(now)...)
+	return append(out, p.dueEvents(now)...)
 }
 
 // wait schedules the event name for the given time, unless it is already scheduled. Until then, the hub's wake-ups for
 // that event are muted.
-func (p *poker) wait(name string, at time.Time) {
+func (p *eventScheduler) schedule(name string, at time.Time) {
 	if _, waits := p.waiting[name]; !waits {
 		p.waiting[name] = at
-		p.sub.Hush(p.wakeUps[name]...)
+		p.sub.Mute(p.wakeUps[name]...)
 	}
 }
 
 // due returns a channel that receives when a delayed event can be sent; nil: no event is delayed.
-func (p *poker) due() <-chan time.Time {
+func (p *eventScheduler) timerC() <-chan time.Time {
 	if p.timer == nil {
 		return nil
 	}
@@ -218,14 +218,14 @@ func (p *poker) due() <-chan time.Time {
 }
 
 // late returns the delayed events that are due, and sets the timer for the next delayed event.
-func (p *poker) late(now time.Time) []string {
+func (p *eventScheduler) dueEvents(now time.Time) []string {
 	var out []string
 	var next time.Time
 	for name, at := range p.waiting {
 		if !at.After(now) {
-			p.sub.Heed(p.wakeUps[name]...) // unmuted before the event is sent, so that a later change causes another event
+			p.sub.Unmute(p.wakeUps[name]...) // unmuted before the event is sent, so that a later change causes another event
 			delete(p.waiting, name)
-			p.last[name] = now
+			p.lastSent[name] = now
 			out = append(out, name)
 		} else if next.IsZero() || at.Before(next) {
 			next = at
@@ -250,7 +250,7 @@ type eventWriter struct {
 }
 
 // pace sends the refresh interval of lists to the page if the interval has changed.
-func (o *eventWriter) pace(gap time.Duration) {
+func (o *eventWriter) writeInterval(gap time.Duration) {
 	seconds := int((gap + time.Second/2) / time.Second)
 	if seconds == o.sentGap {
 		return
@@ -259,7 +259,7 @@ func (o *eventWriter) pace(gap time.Duration) {
 	o.write(fmt.Sprintf("event: pace\ndata: %d\n\n", seconds))
 }
 
-func (o *eventWriter) events(keys []string) {
+func (o *eventWriter) writeEvents(keys []string) {
 	if len(keys) == 0 {
 		return
 	}

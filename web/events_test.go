@@ -37,11 +37,11 @@ func stream(t *testing.T, b *browser, query string) <-chan string {
 			lines <- s.Text()
 		}
 	}()
-	expect(t, lines, ": open")
+	expectLine(t, lines, ": open")
 	return lines
 }
 
-func expect(t *testing.T, lines <-chan string, want string) {
+func expectLine(t *testing.T, lines <-chan string, want string) {
 	t.Helper()
 	limit := time.After(10 * time.Second)
 	for {
@@ -63,26 +63,26 @@ func expect(t *testing.T, lines <-chan string, want string) {
 }
 
 func TestStreamSendsEventsOfItsKeysOnly(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	id := string(vms["web-01"])
 	lines := stream(t, b, "key=vm:"+id+"&key=tasks&key=hosts")
 	p.hub.Wake("vm:" + id)
-	expect(t, lines, "event: vm:"+id)
-	expect(t, lines, "data:")
+	expectLine(t, lines, "event: vm:"+id)
+	expectLine(t, lines, "data:")
 	p.hub.Wake("vm:" + string(vms["web-02"])) // the stream does not follow this key
 	p.hub.Wake("host:one")
-	expect(t, lines, "event: hosts")
+	expectLine(t, lines, "event: hosts")
 	p.hub.Wake("host:two") // within the same second, so the event is delayed
 	p.hub.Wake("tasks")
-	expect(t, lines, "event: tasks")
-	expect(t, lines, "event: hosts")
+	expectLine(t, lines, "event: tasks")
+	expectLine(t, lines, "event: hosts")
 	p.hub.WakeAll()
-	expect(t, lines, "event: resync")
+	expectLine(t, lines, "event: resync")
 }
 
 func TestEventsOfOtherProjectsHidden(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("vera", fleet.RoleNone)
 	finance := p.addProject("finance")
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'vera', 'viewer')", finance)
@@ -91,13 +91,13 @@ func TestEventsOfOtherProjectsHidden(t *testing.T) {
 		p.hub.Wake(key)
 	}
 	p.hub.Wake("vms:" + string(finance))
-	expect(t, lines, "event: vms")
+	expectLine(t, lines, "event: vms")
 	p.hub.Wake("tasks:" + string(finance))
-	expect(t, lines, "event: tasks")
+	expectLine(t, lines, "event: tasks")
 }
 
 func TestTooManyStreamsRefused(t *testing.T) {
-	p, _, _, _ := fleetOf(t)
+	p, _, _, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	for range 40 {
 		stream(t, b, "key=tasks")
@@ -107,7 +107,7 @@ func TestTooManyStreamsRefused(t *testing.T) {
 }
 
 // ends fails unless the stream closes before its next periodic permission check, so because of a wake-up.
-func ends(t *testing.T, lines <-chan string) {
+func expectStreamEnd(t *testing.T, lines <-chan string) {
 	t.Helper()
 	limit := time.After(10 * time.Second)
 	for {
@@ -148,46 +148,46 @@ func TestStreamEndsWhenPermissionsChange(t *testing.T) {
 	user("maria", fleet.RoleNone, false) // an update without new permissions keeps the stream open
 	member(fleet.RoleViewer)             // another role that allows the same keys
 	p.exec("UPDATE vms SET description = 'poked' WHERE id = $1", vm)
-	expect(t, lines, "event: vm:"+string(vm))
+	expectLine(t, lines, "event: vm:"+string(vm))
 	member(fleet.RoleNone)
-	ends(t, lines)
+	expectStreamEnd(t, lines)
 
 	member(fleet.RoleMember)
 	lines = stream(t, b, query)
 	b.post("/sign-out", nil).is(t, http.StatusSeeOther)
-	ends(t, lines)
+	expectStreamEnd(t, lines)
 
 	b.post("/sign-in", url.Values{"name": {"maria"}, "password": {goodPassword}}).is(t, http.StatusSeeOther)
 	lines = stream(t, b, query)
 	user("maria", fleet.RoleNone, true)
-	ends(t, lines)
+	expectStreamEnd(t, lines)
 	b.get("/events?"+query, "HX-Request", "true").is(t, http.StatusUnauthorized)
 }
 
 // Under load the stream sends the refresh interval to the page and delays events of lists by the interval. It sends
 // events of single objects at once.
 func TestStreamSendsRefreshInterval(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
-	p.server.Strain(3 * time.Second)
+	p, _, _, vms := newFleetPortal(t)
+	p.server.SetRefreshLoad(3 * time.Second)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	one := "vm:" + string(vms["web-01"])
 	lines := stream(t, b, "key="+one+"&key=hosts")
-	expect(t, lines, "event: pace")
-	expect(t, lines, "data: 3")
+	expectLine(t, lines, "event: pace")
+	expectLine(t, lines, "data: 3")
 	began := time.Now()
 	for range 50 {
 		p.hub.Wake("host:one")
 	}
 	p.hub.Wake(one)
-	expect(t, lines, "event: "+one)
-	expect(t, lines, "event: hosts")
+	expectLine(t, lines, "event: "+one)
+	expectLine(t, lines, "event: hosts")
 	p.hub.Wake("host:two") // a wake-up after the event causes another event, one interval later
 	p.hub.Wake(one)
-	expect(t, lines, "event: "+one)
-	expect(t, lines, "event: hosts")
+	expectLine(t, lines, "event: "+one)
+	expectLine(t, lines, "event: hosts")
 	if took := time.Since(began); took < 3*time.Second {
 		t.Errorf("two events of the same list came within %s", took)
 	}
-	p.server.Strain(0)
-	expect(t, lines, "data: 1")
+	p.server.SetRefreshLoad(0)
+	expectLine(t, lines, "data: 1")
 }

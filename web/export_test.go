@@ -9,8 +9,8 @@ import (
 func (s *Server) AgentProofs() map[string]bool {
 	out := map[string]bool{}
 	for name, r := range s.table {
-		if r.kind.ofAgents() {
-			out[name] = r.kind == proven || r.kind == bound
+		if r.kind.isAgentRoute() {
+			out[name] = r.kind == sessionProof || r.kind == transactionProof
 		}
 	}
 	return out
@@ -28,8 +28,8 @@ func (s *Server) Pages() []string {
 }
 
 // Strain makes the server assume that refreshes need this much time per interval, until the next call.
-func (s *Server) Strain(need time.Duration) {
-	s.pace.mu.Lock()
-	defer s.pace.mu.Unlock()
-	s.pace.need, s.pace.since = need, time.Now().Add(time.Hour)
+func (s *Server) SetRefreshLoad(need time.Duration) {
+	s.refreshRate.mu.Lock()
+	defer s.refreshRate.mu.Unlock()
+	s.refreshRate.timePerInterval, s.refreshRate.since = need, time.Now().Add(time.Hour)
 }

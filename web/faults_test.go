@@ -17,7 +17,7 @@ import (
 // The pages of the pool and the host show storage faults as agents report them. Only host-2 has the fault: host-1 has
 // the same pool at the same path and stays healthy. The agent's tests cause each of these faults for real.
 func TestStorageFaultsShown(t *testing.T) {
-	p, pool, hosts := poolOf(t)
+	p, pool, hosts := newPoolPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path, here := "/pools/"+string(pool), func(i int) string { return "/hosts/" + string(hosts[i]) + "?tab=storage" }
 	kept := pooldir.RecordedPool{ID: "00000000-0000-7000-8000-00000000aaaa", Path: "/srv/shared-nfs", Place: &pooldir.Place{Marked: true}}
@@ -35,10 +35,10 @@ func TestStorageFaultsShown(t *testing.T) {
 		"a read-only remount":   {active("Nothing can be written to /srv/shared-nfs: it is mounted read-only."), []string{"degraded", "Degraded"}},
 		"a device that is gone": {failed("A trial of writing to /srv/shared-nfs and reading it back failed: input/output error"), []string{"host-2 cannot use this pool."}},
 		"an export that is gone": {
-			failed(kept.Judge(pooldir.Sighting{}).Error()), []string{"host-2 cannot use this pool.", "is gone"},
+			failed(kept.CheckPlace(pooldir.DirReading{}).Error()), []string{"host-2 cannot use this pool.", "is gone"},
 		},
 		"one export by two names": {
-			failed(kept.Judge(pooldir.Sighting{There: true, Marker: "00000000-0000-7000-8000-00000000bbbb"}).Error()), []string{"host-2 cannot use this pool.", "belongs to another pool"},
+			failed(kept.CheckPlace(pooldir.DirReading{Exists: true, Marker: "00000000-0000-7000-8000-00000000bbbb"}).Error()), []string{"host-2 cannot use this pool.", "belongs to another pool"},
 		},
 		"storage that hangs": {fleet.PoolStatus{State: fleet.PoolStalled, Error: "The storage has not answered since 12:00 UTC."}, []string{"host-2 cannot use this pool.", "Not answering"}},
 		"a full pool":        {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 2 << 40, UsedBytes: 2 << 40}, []string{"Full: 100 % used"}},
@@ -64,7 +64,7 @@ func TestStorageFaultsShown(t *testing.T) {
 // The page of a VM that QEMU paused because its storage failed or is full shows the reason, with a link to the pool's
 // fault.
 func TestVMPausedByStorageFaultShown(t *testing.T) {
-	p, pool, hosts := poolOf(t)
+	p, pool, hosts := newPoolPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	p.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: Connection refused"}' WHERE object_id = $1 AND host_id = $2`, pool, hosts[0])
 	p.exec(`UPDATE vms SET status = $1 WHERE name = 'web-01'`, mustJSON(fleet.VMStatus{
@@ -105,7 +105,7 @@ func TestUnmanagedPoolsListedOnHostPageOnly(t *testing.T) {
 
 // Forms refuse impossible values at the field where they were typed.
 func TestInvalidDefinitionsRefusedAtField(t *testing.T) {
-	p, path, hosts := lanOf(t)
+	p, path, hosts := newNetworkPortal(t)
 	p.addPool("fast", hosts[0])
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.post("/pools", url.Values{"name": {"twice"}, "kind": {"dir"}, "path": {"/srv/fast/"}, "host": {string(hosts[0])}}, hx("pool-form")...).is(t, 422).
@@ -140,7 +140,7 @@ func TestHostRefusalShownByTask(t *testing.T) {
 		if c.kind == fleet.NetworkApply {
 			subject = fleet.SubjectNetwork("n")
 		}
-		testkit.Order{ID: id, Host: h, Kind: c.kind, Subject: subject, Name: "fast", State: fleet.JobFailed}.Add(t, p.pool)
+		testkit.TaskWithJob{ID: id, Host: h, Kind: c.kind, Subject: subject, Name: "fast", State: fleet.JobFailed}.Add(t, p.pool)
 		p.exec(`UPDATE tasks SET error = $2 WHERE id = $1`, id, c.words)
 		p.exec(`UPDATE jobs SET error = $2 WHERE task_id = $1`, id, c.words)
 		if b.get("/tasks/"+string(id)).is(t, http.StatusOK).has(t, html.EscapeString(c.words)); t.Failed() {

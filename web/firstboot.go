@@ -11,12 +11,12 @@ import (
 )
 
 // firstBoot sends a host the first-boot data (cloud-init and the like) of one of its VMs.
-func (s *Server) firstBoot(c echo.Context, a fleet.Actor, in wire.FirstBootRequest) (*wire.FirstBoot, error) {
+func (s *Server) sendFirstBoot(c echo.Context, a fleet.Actor, in wire.FirstBootRequest) (*wire.FirstBoot, error) {
 	out, err := s.Control.FirstBootFor(c.Request().Context(), a, fleet.VMID(c.Param("id")), in)
 	return &out, err
 }
 
-type firstBootOutput struct{ Body control.GivenFirstBoot }
+type firstBootOutput struct{ Body control.FirstBootView }
 
 func (s *Server) apiFirstBoot(ctx context.Context, a fleet.Actor, in *VMPath) (*firstBootOutput, error) {
 	out, err := s.Control.FirstBoot(ctx, a, in.ID)

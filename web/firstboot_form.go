@@ -10,17 +10,17 @@ import (
 	vmview "quantix/views/vm"
 )
 
-const firstForm = "firstBoot.cloudInit."
+const firstBootPrefix = "firstBoot.cloudInit."
 
 // firstBootOf reads the first-boot data from the form; nil: none. Further users and files, which the form does not
 // show, are taken from had.
 func firstBootOf(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *control.FirstBootInput {
-	text := func(name string) string { return strings.TrimSpace(typed.Get(firstForm + name)) }
+	text := func(name string) string { return strings.TrimSpace(typed.Get(firstBootPrefix + name)) }
 	out := &control.FirstBootInput{}
 	switch kind := typed.Get(vmview.FirstKind); kind {
 	case "":
 		return nil
-	case vmview.Again:
+	case vmview.KeepCurrent:
 		out.Again = true
 	case vmview.BySpec:
 		out.CustomizationID = fleet.CustomizationID(typed.Get(vmview.FirstSpec))
@@ -52,14 +52,14 @@ func firstBootOf(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *c
 // usersOf returns the users of had, the first one replaced by the typed user. An empty name means the image's default
 // user. A form without any value of a user has no first user.
 func usersOf(typed url.Values, had []fleet.FirstUser) []fleet.FirstUser {
-	const at = firstForm + "users[0]."
+	const at = firstBootPrefix + "users[0]."
 	u := fleet.FirstUser{}
 	if len(had) > 0 {
 		u, had = had[0], had[1:]
 	}
 	kept := u.Name
 	u.Name, u.Sudo, u.SSHKeys, u.Password = strings.TrimSpace(typed.Get(at+"name")), typed.Get(at+"sudo") != "", linesOf(typed.Get(at+"sshKeys")), typed.Get(at+"password")
-	if u.Password != "" || u.Name != kept || typed.Get(vmview.FirstKept) == "" {
+	if u.Password != "" || u.Name != kept || typed.Get(vmview.FirstPasswordHash) == "" {
 		u.PasswordHash = ""
 	}
 	if u.Name == "" && u.Password == "" && u.PasswordHash == "" && len(u.SSHKeys) == 0 {
@@ -117,14 +117,14 @@ func nicsOf(checks *fleet.Checks, field, text string) []fleet.FirstBootNIC {
 }
 
 // typedFirst fills the form's fields from existing first-boot data.
-func typedFirst(typed url.Values, f fleet.FirstBoot) {
+func fillFirstBootForm(typed url.Values, f fleet.FirstBoot) {
 	typed.Set(vmview.FirstKind, string(f.Kind))
 	typed.Set("firstBoot.userData", f.UserData)
 	typed.Set("firstBoot.networkConfig", f.NetworkConfig)
 	if f.CloudInit == nil {
 		return
 	}
-	set := func(name, text string) { typed.Set(firstForm+name, text) }
+	set := func(name, text string) { typed.Set(firstBootPrefix+name, text) }
 	box := func(name string, on bool) {
 		if on {
 			set(name, "yes")
@@ -150,11 +150,11 @@ func typedFirst(typed url.Values, f fleet.FirstBoot) {
 
 // besides returns a sentence about the parts of the first-boot data that the form does not show, or "" without such
 // parts. Saving the form leaves them unchanged.
-func besides(f fleet.FirstBoot) string {
+func otherFirstBootParts(f fleet.FirstBoot) string {
 	var out []string
 	if f.CloudInit != nil {
 		if n := len(f.CloudInit.Users); n > 1 {
-			out = append(out, "users "+names(f.CloudInit.Users[1:]))
+			out = append(out, "users "+userNames(f.CloudInit.Users[1:]))
 		}
 		for _, w := range f.CloudInit.Files {
 			out = append(out, "the file "+w.Path)
@@ -166,7 +166,7 @@ func besides(f fleet.FirstBoot) string {
 	return "Also set by the API, and not changed here: " + strings.Join(out, ", ") + "."
 }
 
-func names(users []fleet.FirstUser) string {
+func userNames(users []fleet.FirstUser) string {
 	var out []string
 	for _, u := range users {
 		out = append(out, cmp.Or(u.Name, vmview.DefaultUser))

@@ -21,14 +21,14 @@ type typedValues struct{ url.Values }
 func (in *typedValues) read(sent url.Values) { in.Values = sent }
 
 // askFirstBoot shows the form for the first-boot data that the guest gets at the VM's next start.
-func (s *Server) askFirstBoot(c echo.Context, a fleet.Actor, in typedValues, how formState) error {
+func (s *Server) showFirstBootForm(c echo.Context, a fleet.Actor, in typedValues, how formState) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := vmview.FirstPage{VM: vm, Errors: how.errors, Form: vmview.FirstForm{Typed: in.Values, Errors: how.errors, Has: vm.Spec.FirstBoot}}
-	if p.Form.Specs, err = s.specsFor(c, a, vm.ProjectID); err != nil {
+	p := vmview.FirstBootPage{VM: vm, Errors: how.errors, Form: vmview.FirstBootForm{Typed: in.Values, Errors: how.errors, Current: vm.Spec.FirstBoot}}
+	if p.Form.Specs, err = s.customizationsFor(c, a, vm.ProjectID); err != nil {
 		return err
 	}
 	_, p.Why = vm.Allows(fleet.ActEdit)
@@ -36,19 +36,19 @@ func (s *Server) askFirstBoot(c echo.Context, a fleet.Actor, in typedValues, how
 	switch {
 	case err == nil:
 		p.SetBy, p.SetAt = had.SetBy, had.SetAt.UTC().Format("2006-01-02 15:04 UTC")
-		p.Form.More = besides(had.Content)
+		p.Form.OtherSettings = otherFirstBootParts(had.Content)
 	case fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict:
 		return err
 	}
-	if !how.again() {
+	if !how.wasRefused() {
 		p.Form.Typed = url.Values{"generation": {strconv.FormatInt(vm.Generation, 10)}}
-		typedFirst(p.Form.Typed, had.Content)
+		fillFirstBootForm(p.Form.Typed, had.Content)
 	}
-	return s.showAs(c, how.status, a, vmFrame(vm), vmview.FirstBoot(p))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(vm), vmview.FirstBoot(p))
 }
 
 // specsFor lists the customization specs that VMs of the project may use.
-func (s *Server) specsFor(c echo.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.Customization, error) {
+func (s *Server) customizationsFor(c echo.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.Customization, error) {
 	all, err := s.Control.ListCustomizations(c.Request().Context(), a)
 	out := all[:0]
 	for _, one := range all {
@@ -59,11 +59,11 @@ func (s *Server) specsFor(c echo.Context, a fleet.Actor, project fleet.ProjectID
 	return out, err
 }
 
-func (s *Server) setFirstBoot(c echo.Context, a fleet.Actor, in typedValues) (end, error) {
+func (s *Server) setFirstBoot(c echo.Context, a fleet.Actor, in typedValues) (formResponse, error) {
 	ctx, id := c.Request().Context(), fleet.VMID(c.Param("id"))
 	generation, err := strconv.ParseInt(in.Get("generation"), 10, 64)
 	if err != nil {
-		return nil, unreadable()
+		return nil, unreadableForm()
 	}
 	had, err := s.Control.FirstBoot(ctx, a, id)
 	if err != nil && fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict {
@@ -83,7 +83,7 @@ func (s *Server) setFirstBoot(c echo.Context, a fleet.Actor, in typedValues) (en
 	if task == "" {
 		said = "Nothing changed."
 	}
-	return stay(views.VMPath(id), said), err
+	return stayOnPage(views.VMPath(id), said), err
 }
 
 func (s *Server) listCustomizations(c echo.Context, a fleet.Actor) error {
@@ -91,23 +91,23 @@ func (s *Server) listCustomizations(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, a, shell.Frame{Title: "Customization specs"}, vmview.Customizations(vmview.SpecList{Actor: a, Specs: all}))
+	return s.showPage(c, a, shell.Frame{Title: "Customization specs"}, vmview.Customizations(vmview.SpecList{Actor: a, Specs: all}))
 }
 
-func (s *Server) askCustomization(c echo.Context, a fleet.Actor, in typedValues, how formState) (err error) {
+func (s *Server) showNewCustomizationForm(c echo.Context, a fleet.Actor, in typedValues, how formState) (err error) {
 	typed := in.Values
 	if typed == nil {
 		typed = url.Values{vmview.FirstKind: {string(fleet.CloudInit)}}
 	}
-	p := vmview.SpecPage{Typed: typed, Errors: how.errors, Form: vmview.FirstForm{Typed: typed, Errors: how.errors, Spec: true}}
-	projects := pick{typ: "projects", now: []string{typed.Get("projectId")}, page: "/customizations/new", all: c.QueryParam("all") != ""}
-	if p.Projects, err = s.choose(c.Request().Context(), a, projects); err != nil {
+	p := vmview.SpecPage{Typed: typed, Errors: how.errors, Form: vmview.FirstBootForm{Typed: typed, Errors: how.errors, Spec: true}}
+	projects := optionQuery{typ: "projects", chosen: []string{typed.Get("projectId")}, page: "/customizations/new", all: c.QueryParam("all") != ""}
+	if p.Projects, err = s.selectOptions(c.Request().Context(), a, projects); err != nil {
 		return err
 	}
 	if policy.May(a, policy.InfraChange, "") {
 		p.Projects.Options = append(p.Projects.Options, kit.Option{Text: "Fleet-wide: every project may use it"})
 	}
-	return s.showAs(c, how.status, a, shell.Frame{Title: "New customization spec"}, vmview.Customization(p))
+	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "New customization spec"}, vmview.Customization(p))
 }
 
 // specOfForm reads a customization spec from the form.
@@ -120,7 +120,7 @@ func specOfForm(typed url.Values, had fleet.FirstBoot) (control.CustomizationInp
 	return out, checks.Err()
 }
 
-func (s *Server) createCustomization(c echo.Context, a fleet.Actor, in typedValues) (end, error) {
+func (s *Server) createCustomization(c echo.Context, a fleet.Actor, in typedValues) (formResponse, error) {
 	want, err := specOfForm(in.Values, fleet.FirstBoot{})
 	if err != nil {
 		return nil, err
@@ -140,18 +140,18 @@ func (s *Server) showCustomization(c echo.Context, a fleet.Actor, in typedValues
 		p.Why, p.MayDelete = one.Unreadable, true
 	case one.FirstBoot == nil:
 		p.Why = "Only users who may change the spec see its content, which may contain secrets."
-	case !how.again():
+	case !how.wasRefused():
 		p.Typed = url.Values{"name": {one.Name}, "description": {one.Description}, "generation": {strconv.FormatInt(one.Generation, 10)}}
-		typedFirst(p.Typed, *one.FirstBoot)
+		fillFirstBootForm(p.Typed, *one.FirstBoot)
 	}
-	p.Form = vmview.FirstForm{Typed: p.Typed, Errors: how.errors, Spec: true}
+	p.Form = vmview.FirstBootForm{Typed: p.Typed, Errors: how.errors, Spec: true}
 	if one.FirstBoot != nil {
-		p.Form.More = besides(*one.FirstBoot)
+		p.Form.OtherSettings = otherFirstBootParts(*one.FirstBoot)
 	}
-	return s.showAs(c, how.status, a, shell.Frame{Title: one.Name}, vmview.Customization(p))
+	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: one.Name}, vmview.Customization(p))
 }
 
-func (s *Server) editCustomization(c echo.Context, a fleet.Actor, in typedValues) (end, error) {
+func (s *Server) editCustomization(c echo.Context, a fleet.Actor, in typedValues) (formResponse, error) {
 	ctx, id := c.Request().Context(), fleet.CustomizationID(c.Param("id"))
 	one, err := s.Control.GetCustomization(ctx, a, id)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Server) editCustomization(c echo.Context, a fleet.Actor, in typedValues
 		return nil, err
 	}
 	if want.IfGeneration, err = strconv.ParseInt(in.Get("generation"), 10, 64); err != nil {
-		return nil, unreadable()
+		return nil, unreadableForm()
 	}
 	_, err = s.Control.UpdateCustomization(ctx, a, id, want)
 	return redirect("/customizations"), err
@@ -174,10 +174,10 @@ func (s *Server) editCustomization(c echo.Context, a fleet.Actor, in typedValues
 
 func customizationFrame(one fleet.Customization) shell.Frame { return shell.Frame{Title: one.Name} }
 
-func (s *Server) askDeleteCustomization() asking[none] {
+func (s *Server) confirmDeleteCustomization() formRenderer[emptyForm] {
 	return confirm(s, s.Control.GetCustomization, customizationFrame, vmview.DeleteCustomization)
 }
 
-func (s *Server) deleteCustomization(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) deleteCustomization(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return redirect("/customizations"), s.Control.DeleteCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
 }

@@ -33,19 +33,19 @@ func decode[T any](c echo.Context) (T, error) {
 		if limited := asTooLarge(err); fleet.CodeOf(limited) != "" {
 			return into, limited
 		}
-		return into, unreadable()
+		return into, unreadableForm()
 	}
 	if own, ok := any(&into).(interface{ read(sent url.Values) }); ok {
 		own.read(r.PostForm)
 		return into, nil
 	}
 	if err := decoder.Decode(&into, r.PostForm); err != nil {
-		return into, unreadable()
+		return into, unreadableForm()
 	}
 	return into, nil
 }
 
-func unreadable() error {
+func unreadableForm() error {
 	return fleet.Errorf(fleet.Malformed, "The form cannot be read. Reload the page and try again.")
 }
 
@@ -67,14 +67,14 @@ func formErrors(err error) (e kit.Errors, status int, ok bool) {
 
 // formStatus returns the status for a form that is shown again: always 422 to htmx, which swaps no other error.
 func formStatus(c echo.Context, status int) int {
-	if isHX(c) {
+	if isHTMX(c) {
 		return 422
 	}
 	return status
 }
 
 // read parses text by as. It adds a parse error to c at field and then returns the zero value.
-func read[T any](c *fleet.Checks, field, text string, as func(string) (T, error)) T {
+func parseField[T any](c *fleet.Checks, field, text string, as func(string) (T, error)) T {
 	v, err := as(text)
 	if err != nil {
 		c.Add(field, "%s", err)
@@ -100,7 +100,7 @@ func labelsOf(c *fleet.Checks, field, text string) map[string]string {
 }
 
 // merge joins the errors of decoding a form with those of control.
-func merge(checks *fleet.Checks, err error) error {
+func joinChecks(checks *fleet.Checks, err error) error {
 	own := checks.Err()
 	switch {
 	case own == nil:

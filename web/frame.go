@@ -25,8 +25,8 @@ func (s *Server) fillFrame(c echo.Context, f *shell.Frame) {
 		f.Query = url.Values{} // the page answers a POST, whose address cannot be opened
 	}
 	f.Tree.View = treeView(c, append(shell.TreeViewsOf(f.Actor), fleet.TreeVMs))
-	f.Tree.Group = groupOf(c)
-	f.Dock.All = choice(c, "dock", "mine", "all") == "all"
+	f.Tree.Group = treeLabelKey(c)
+	f.Dock.All = displayPreference(c, "dock", "mine", "all") == "all"
 	f.Dock.Now = f.Now
 	f.Quiet = true
 }
@@ -52,7 +52,7 @@ func (s *Server) loadFrame(c echo.Context, f *shell.Frame) error {
 		return err
 	}
 	f.Running, f.Dock.Tasks = around.Running, around.Tasks
-	f.Tree, err = s.openLevel(c, f.Actor, tree, around.Tree, f.Here)
+	f.Tree, err = s.buildTreeLevel(c, f.Actor, tree, around.Tree, f.Here)
 	return err
 }
 
@@ -64,22 +64,22 @@ func dockQuery(all bool) fleet.Query {
 	return fleet.Query{Limit: dockRows, Filter: "who:me"}
 }
 
-func (s *Server) dock(c echo.Context, a fleet.Actor, all bool) (shell.Dock, error) {
+func (s *Server) readDock(c echo.Context, a fleet.Actor, all bool) (shell.Dock, error) {
 	tasks, err := s.Control.ListTasks(c.Request().Context(), a, dockQuery(all))
 	return shell.Dock{All: all, Tasks: tasks.Items, Now: time.Now()}, err
 }
 
 // level reads the children of one node of the tree, and expands the nodes on the path to the page's object (here).
-func (s *Server) level(c echo.Context, a fleet.Actor, q query.TreeQuery, here []string) (shell.TreeLevel, error) {
+func (s *Server) readTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, here []string) (shell.TreeLevel, error) {
 	rows, err := s.Control.Tree(c.Request().Context(), a, q)
 	if err != nil {
 		return shell.TreeLevel{}, err
 	}
-	return s.openLevel(c, a, q, rows, here)
+	return s.buildTreeLevel(c, a, q, rows, here)
 }
 
 // openLevel is level for rows that are already read.
-func (s *Server) openLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, rows query.TreeLevel, here []string) (shell.TreeLevel, error) {
+func (s *Server) buildTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, rows query.TreeLevel, here []string) (shell.TreeLevel, error) {
 	l := shell.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, Here: here}
 	l.Next = rows.Next
 	l.Items = make([]shell.TreeItem, len(rows.Nodes))
@@ -91,7 +91,7 @@ func (s *Server) openLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, row
 		// Only ancestors of the page's object are expanded, not the object itself. An ancestor has children even if its
 		// count of them is still 0.
 		if at := slices.Index(here, n.Key); at >= 0 && at < len(here)-1 {
-			below, err := s.level(c, a, query.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
+			below, err := s.readTreeLevel(c, a, query.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
 			if err != nil {
 				return l, err
 			}
@@ -103,9 +103,9 @@ func (s *Server) openLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, row
 
 // choice returns the browser's display preference called name: from the query, which it stores in a cookie, or from
 // that cookie, or the first of allowed.
-func choice(c echo.Context, name string, allowed ...string) string {
+func displayPreference(c echo.Context, name string, allowed ...string) string {
 	if v := c.QueryParam(name); slices.Contains(allowed, v) {
-		keep(c, name, v)
+		storePreference(c, name, v)
 		return v
 	}
 	if cookie, err := c.Cookie("quantix-" + name); err == nil && slices.Contains(allowed, cookie.Value) {
@@ -117,14 +117,14 @@ func choice(c echo.Context, name string, allowed ...string) string {
 // typeAt returns the resource type of the pages at a path, and the rest of the path.
 func typeAt(path string) (t fleet.Resource, rest string) {
 	list, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
-	t, _ = fleet.Listed(list)
+	t, _ = fleet.ResourceByPlural(list)
 	return t, rest
 }
 
 // treeView returns the user's choice among the allowed views of the tree. If the query chooses none and the stored
 // choice does not show the page's object, it returns a view that shows the object.
 func treeView(c echo.Context, allowed []string) string {
-	chosen := choice(c, "tree", allowed...)
+	chosen := displayPreference(c, "tree", allowed...)
 	if c.QueryParam("tree") != "" {
 		return chosen
 	}
@@ -140,7 +140,7 @@ func treeView(c echo.Context, allowed []string) string {
 	return chosen
 }
 
-func keep(c echo.Context, name, value string) {
+func storePreference(c echo.Context, name, value string) {
 	c.SetCookie(&http.Cookie{
 		Name: "quantix-" + name, Value: value, Path: "/", MaxAge: int((365 * 24 * time.Hour).Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.Scheme() == "https",
@@ -149,14 +149,14 @@ func keep(c echo.Context, name, value string) {
 
 // groupOf returns the label key by which the tree groups VMs; empty: no grouping. Like choice, it stores a valid key
 // from the query in a cookie.
-func groupOf(c echo.Context) string {
+func treeLabelKey(c echo.Context) string {
 	valid := func(key string) bool {
 		var checks fleet.Checks
 		fleet.CheckLabels(&checks, "group", map[string]string{key: ""})
 		return checks.Err() == nil
 	}
 	if given, ok := c.QueryParams()["group"]; ok && (given[0] == "" || valid(given[0])) {
-		keep(c, "group", given[0])
+		storePreference(c, "group", given[0])
 		return given[0]
 	}
 	if cookie, err := c.Cookie("quantix-group"); err == nil && valid(cookie.Value) {
@@ -165,45 +165,45 @@ func groupOf(c echo.Context) string {
 	return ""
 }
 
-func (s *Server) treeRoot(c echo.Context, a fleet.Actor) error {
-	return s.treeOf(c, a, query.TreeQuery{View: c.Param("view"), After: c.QueryParam("after"), LabelKey: groupOf(c)})
+func (s *Server) showTreeRoot(c echo.Context, a fleet.Actor) error {
+	return s.writeTreeLevel(c, a, query.TreeQuery{View: c.Param("view"), After: c.QueryParam("after"), LabelKey: treeLabelKey(c)})
 }
 
-func (s *Server) treeLevel(c echo.Context, a fleet.Actor) error {
-	return s.treeOf(c, a, query.TreeQuery{View: c.Param("view"), Node: c.Param("node"), After: c.QueryParam("after"), LabelKey: groupOf(c)})
+func (s *Server) showTreeLevel(c echo.Context, a fleet.Actor) error {
+	return s.writeTreeLevel(c, a, query.TreeQuery{View: c.Param("view"), Node: c.Param("node"), After: c.QueryParam("after"), LabelKey: treeLabelKey(c)})
 }
 
-func (s *Server) treeOf(c echo.Context, a fleet.Actor, q query.TreeQuery) error {
-	l, err := s.level(c, a, q, hereOf(c))
+func (s *Server) writeTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery) error {
+	l, err := s.readTreeLevel(c, a, q, currentTreePath(c))
 	if err != nil {
 		return err
 	}
-	if isHX(c) {
-		return s.write(c, http.StatusOK, shell.TreeRows(l))
+	if isHTMX(c) {
+		return s.writePage(c, http.StatusOK, shell.TreeRows(l))
 	}
-	return s.part(c, a, "Inventory", shell.TreePage(l))
+	return s.writeFragment(c, a, "Inventory", shell.TreePage(l))
 }
 
 // hereOf returns the tree path of the object whose page requests a tree level, so that the object's row stays marked.
-func hereOf(c echo.Context) []string {
+func currentTreePath(c echo.Context) []string {
 	u, err := url.Parse(c.Request().Header.Get("HX-Current-URL"))
 	if err != nil {
 		return nil
 	}
 	t, rest := typeAt(u.Path)
 	id, _, _ := strings.Cut(rest, "/")
-	if !t.Each || id == "" {
+	if !t.FollowsOwnKey || id == "" {
 		return nil
 	}
 	return []string{string(fleet.SubjectOf(t.Key, id))}
 }
 
 func (s *Server) recentTasks(c echo.Context, a fleet.Actor) error {
-	d, err := s.dock(c, a, c.QueryParam("whose") == "all")
+	d, err := s.readDock(c, a, c.QueryParam("whose") == "all")
 	if err != nil {
 		return err
 	}
-	return s.part(c, a, "Recent tasks", shell.RecentTasks(d))
+	return s.writeFragment(c, a, "Recent tasks", shell.RecentTasks(d))
 }
 
 func (s *Server) runningTasks(c echo.Context, a fleet.Actor) error {
@@ -211,5 +211,5 @@ func (s *Server) runningTasks(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.part(c, a, "Running tasks", shell.RunningCount(n))
+	return s.writeFragment(c, a, "Running tasks", shell.RunningCount(n))
 }

@@ -10,7 +10,7 @@ import (
 // gridOf returns the matrix of hosts and objects of typ, with the queries for its hosts and its other objects (side).
 // Hosts are filtered and paged as in their list; the other objects have separate paging parameters.
 func gridOf(c echo.Context, typ fleet.ResourceType, rows, columns int) (g kit.Grid, hosts, side fleet.Query) {
-	name := typ.Is().Plural
+	name := typ.Info().Plural
 	hosts = queryOf(c)
 	hosts.Sort, hosts.Limit = "name", rows
 	side = fleet.Query{After: c.QueryParam(name), Before: c.QueryParam(name + "-before"), Sort: "name", Limit: columns}

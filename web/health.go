@@ -16,12 +16,12 @@ import (
 const readyLimit = 2 * time.Second
 
 // alive answers 200, which shows that the process responds.
-func (s *Server) alive(c echo.Context, _ fleet.Actor) error {
+func (s *Server) livenessProbe(c echo.Context, _ fleet.Actor) error {
 	return c.String(http.StatusOK, "ok\n")
 }
 
 // ready answers 200 if the portal's database accepts writes, else 503.
-func (s *Server) ready(c echo.Context, _ fleet.Actor) error {
+func (s *Server) readinessProbe(c echo.Context, _ fleet.Actor) error {
 	if s.Ready != nil {
 		ctx, cancel := context.WithTimeout(c.Request().Context(), readyLimit)
 		defer cancel()
@@ -35,7 +35,7 @@ func (s *Server) ready(c echo.Context, _ fleet.Actor) error {
 
 // static serves embedded files without the headers that matter only for documents: a first page loads ten files, some
 // smaller than these headers. SVG files and workers keep the content security policy.
-func (s *Server) static(c echo.Context, _ fleet.Actor) error {
+func (s *Server) serveAsset(c echo.Context, _ fleet.Actor) error {
 	h, path := c.Response().Header(), c.Request().URL.Path
 	for _, name := range []string{"Cross-Origin-Opener-Policy", "X-Frame-Options", "Referrer-Policy", "X-Request-Id"} {
 		h.Del(name)

@@ -37,5 +37,5 @@ func (s *Server) helpPage(c echo.Context, a fleet.Actor) error {
 	}
 	f := shell.Frame{Title: p.Title(), Actor: a}
 	s.fillFrame(c, &f)
-	return s.write(c, http.StatusOK, shell.Reader(f, help.Show(p)))
+	return s.writePage(c, http.StatusOK, shell.PublicPage(f, help.Show(p)))
 }

@@ -30,12 +30,12 @@ func (s *Server) hostPage(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	p := hostview.Page{Actor: a, Link: linkOf(c), Tab: tab, Host: h, Now: time.Now(), Form: hostFormOf(h)}
-	if target(c) != "host-head" {
+	if htmxTarget(c) != "host-head" {
 		if err := s.fillHost(c, a, &p); err != nil {
 			return err
 		}
 	}
-	return s.show(c, a, hostFrame(h), hostview.Show(p))
+	return s.showPage(c, a, hostFrame(h), hostview.Show(p))
 }
 
 // fillHost reads the data of the page's current tab.
@@ -49,7 +49,7 @@ func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *hostview.Page) (err 
 			return err
 		}
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
-		p.Found, err = query.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListDiscoveredVMs)
+		p.Found, err = query.ReadAllPages(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListDiscoveredVMs)
 		return err
 	case "storage":
 		p.Pools, err = s.Control.PoolsOn(ctx, a, p.Host.ID)
@@ -86,7 +86,7 @@ func hostFormOf(h fleet.HostView) hostview.Form {
 }
 
 // editedHost shows the host's page with the typed form.
-func (s *Server) editedHost(c echo.Context, a fleet.Actor, in hostForm, how formState) error {
+func (s *Server) showHostForm(c echo.Context, a fleet.Actor, in hostForm, how formState) error {
 	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 	if err != nil {
 		return err
@@ -94,10 +94,10 @@ func (s *Server) editedHost(c echo.Context, a fleet.Actor, in hostForm, how form
 	link := kit.Link{Path: views.HostPath(h.ID)}.With("tab", "configure")
 	f := hostview.Form{Labels: in.Labels, Taints: in.Taints, Description: in.Description, Generation: in.generation(), Errors: how.errors}
 	p := hostview.Page{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: f}
-	return s.showAs(c, how.status, a, hostFrame(h), hostview.Show(p))
+	return s.showPageWithStatus(c, how.status, a, hostFrame(h), hostview.Show(p))
 }
 
-func (s *Server) editHost(c echo.Context, a fleet.Actor, in hostForm) (end, error) {
+func (s *Server) editHost(c echo.Context, a fleet.Actor, in hostForm) (formResponse, error) {
 	var checks fleet.Checks
 	change := control.UpdateHost{Labels: labelsOf(&checks, "labels", in.Labels), Description: &in.Description, IfGeneration: in.generation()}
 	change.Taints = append([]string{}, strings.Fields(in.Taints)...)
@@ -109,15 +109,15 @@ func (s *Server) editHost(c echo.Context, a fleet.Actor, in hostForm) (end, erro
 	return redirect(views.HostPath(id)), err
 }
 
-func (s *Server) clearConflict(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) clearConflict(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.HostID(c.Param("id"))
-	return stay(views.HostPath(id), "The conflict is cleared."), s.Control.ClearConflict(c.Request().Context(), a, id)
+	return stayOnPage(views.HostPath(id), "The conflict is cleared."), s.Control.ClearConflict(c.Request().Context(), a, id)
 }
 
-func (s *Server) askDeleteHost() asking[none] {
+func (s *Server) confirmDeleteHost() formRenderer[emptyForm] {
 	return confirm(s, s.Control.GetHost, hostFrame, hostview.Delete)
 }
 
-func (s *Server) deleteHost(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) deleteHost(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return redirect("/hosts"), s.Control.DeleteHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 }

@@ -23,10 +23,10 @@ func (s *Server) listHosts(c echo.Context, a fleet.Actor) error {
 	}
 	f := kit.Filter{Label: "Filter hosts", Placeholder: "phase:online label:rack=4 name:h*"}
 	p := &hostview.ListPage{List: s.listOf(c, "hosts", "name", hostview.Columns, f), Actor: a, Tab: tab}
-	if p.Hosts, err = fill(c, a, &p.List, q, s.Control.ListHosts); err != nil {
+	if p.Hosts, err = fillList(c, a, &p.List, q, s.Control.ListHosts); err != nil {
 		return err
 	}
-	if target(c) == "" {
+	if htmxTarget(c) == "" {
 		if p.Total, err = s.Control.HostTotals(c.Request().Context(), a); err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func hostRow(h fleet.HostView) []string {
 	return []string{
 		string(h.ID), h.Name, string(h.Phase), strconv.Itoa(h.VMs), strconv.Itoa(h.CommittedCPUs), strconv.Itoa(status.Inventory.CPU.Threads),
 		strconv.FormatInt(h.CommittedMiB, 10), strconv.FormatInt(status.Inventory.MemoryBytes>>20, 10), status.Hypervisor, status.Inventory.OS,
-		strings.ReplaceAll(kit.LabelText(h.Spec.Labels), "\n", " "), h.Spec.Description, moment(h.SeenAt),
+		strings.ReplaceAll(kit.LabelText(h.Spec.Labels), "\n", " "), h.Spec.Description, csvTime(h.SeenAt),
 	}
 }
 
@@ -53,5 +53,5 @@ func (s *Server) exportHosts(c echo.Context, a fleet.Actor) error {
 	if _, err := tabFilter(c, hostTabs, "hosts", &q); err != nil {
 		return err
 	}
-	return export(s, c, a, "hosts.csv", q, s.Control.ListHosts, hostHead, hostRow)
+	return exportCSV(s, c, a, "hosts.csv", q, s.Control.ListHosts, hostHead, hostRow)
 }

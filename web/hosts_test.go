@@ -12,7 +12,7 @@ import (
 )
 
 // hostsOf returns a portal with an online host (well), which has a VM, and an offline host (silent).
-func hostsOf(t *testing.T) (p *portal, well, silent fleet.HostID) {
+func newHostsPortal(t *testing.T) (p *portal, well, silent fleet.HostID) {
 	t.Helper()
 	t.Parallel()
 	p = newPortal(t)
@@ -26,7 +26,7 @@ func hostsOf(t *testing.T) (p *portal, well, silent fleet.HostID) {
 }
 
 func TestHostListFiltersAndExports(t *testing.T) {
-	p, _, _ := hostsOf(t)
+	p, _, _ := newHostsPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/hosts").is(t, http.StatusOK).has(t, "host-1", "Online", "host-2", "Unknown", "libvirt 9.0.0", `href="/hosts/join"`)
 	b.get("/hosts?tab=attention").is(t, http.StatusOK).has(t, ">host-2</a></th>")
@@ -53,7 +53,7 @@ func TestEmptyHostListOffersJoinToAdministrators(t *testing.T) {
 }
 
 func TestHostPageShowsEachTab(t *testing.T) {
-	p, well, silent := hostsOf(t)
+	p, well, silent := newHostsPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/hosts/" + string(well)
 	for tab, texts := range map[string][]string{
@@ -77,7 +77,7 @@ func TestHostPageShowsEachTab(t *testing.T) {
 }
 
 func TestHostMenuShowsReasonForDisabledActions(t *testing.T) {
-	p, well, _ := hostsOf(t)
+	p, well, _ := newHostsPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get("/menus/host/"+string(well), "HX-Request", "true").is(t, http.StatusOK)
 	a.has(t, "The host still has 1 VM. Delete them first.", "Only one agent shows this host&#39;s identity.")
@@ -86,7 +86,7 @@ func TestHostMenuShowsReasonForDisabledActions(t *testing.T) {
 }
 
 func TestHostEditRefusedForInvalidAndOutdatedInput(t *testing.T) {
-	p, well, _ := hostsOf(t)
+	p, well, _ := newHostsPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/hosts/" + string(well) + "/edit"
 	// Errors are shown at their fields, and the typed text is kept.
@@ -101,7 +101,7 @@ func TestHostEditRefusedForInvalidAndOutdatedInput(t *testing.T) {
 }
 
 func TestHostConflictClearedAndEmptyHostDeleted(t *testing.T) {
-	p, well, silent := hostsOf(t)
+	p, well, silent := newHostsPortal(t)
 	p.exec("UPDATE host_sessions SET conflict = 'from 10.0.0.9' WHERE host_id = $1", silent)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/hosts/"+string(silent)).has(t, "A second agent uses this host", "from 10.0.0.9", "Clear the conflict")

@@ -33,7 +33,7 @@ func idempotent[O any](ctx context.Context, s *Server, a fleet.Actor, k control.
 		return out, false, err
 	}
 	replayed = true
-	answer, err := s.Control.Once(ctx, a, k, func(ctx context.Context) ([]byte, error) {
+	answer, err := s.Control.RunOnce(ctx, a, k, func(ctx context.Context) ([]byte, error) {
 		replayed = false
 		out, err := do(ctx)
 		if err != nil {

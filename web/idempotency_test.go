@@ -13,8 +13,8 @@ import (
 // refused.
 func TestEveryPostIsIdempotent(t *testing.T) {
 	t.Parallel()
-	s := newScreen(t)
-	admin := s.program("ann", fleet.RoleAdmin, nil)
+	s := newConsoleHost(t)
+	admin := s.apiClient("ann", fleet.RoleAdmin, nil)
 	project, pool := s.addProject("lab"), s.addPool("fast", s.host.id)
 	off := s.addVM(project, s.host.id, "off", fleet.Stopped)
 	var waiting struct{ ID string }

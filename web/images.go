@@ -21,7 +21,7 @@ import (
 func (s *Server) listImages(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter images", Placeholder: "os:debian published:yes name:web*"}
 	p := &imageview.ListPage{List: s.listOf(c, "images", "name", imageview.Columns, f), Actor: a}
-	if p.Images, err = fill(c, a, &p.List, queryOf(c), s.Control.ListImages); err != nil {
+	if p.Images, err = fillList(c, a, &p.List, queryOf(c), s.Control.ListImages); err != nil {
 		return err
 	}
 	return s.showList(c, a, shell.Frame{Title: "Images"}, p.List, imageview.List(p))
@@ -41,7 +41,7 @@ func imageRow(v fleet.ImageView) []string {
 }
 
 func (s *Server) exportImages(c echo.Context, a fleet.Actor) error {
-	return export(s, c, a, "images.csv", queryOf(c), s.Control.ListImages, imageHead, imageRow)
+	return exportCSV(s, c, a, "images.csv", queryOf(c), s.Control.ListImages, imageHead, imageRow)
 }
 
 func imageFrame(v fleet.ImageView) shell.Frame {
@@ -69,25 +69,25 @@ func (s *Server) showImage(c echo.Context, a fleet.Actor, tab string, how formSt
 	}
 	p := imageview.Page{Actor: a, Link: linkOf(c), Tab: tab, Image: v, Now: time.Now(), Errors: how.errors}
 	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
-		projects := pick{
-			typ: "image-grants", of: string(v.ID), now: []string{imageview.GrantAll}, page: "/images/" + string(v.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+		projects := optionQuery{
+			typ: "image-grants", parentID: string(v.ID), chosen: []string{imageview.GrantAll}, page: "/images/" + string(v.ID) + "?tab=grants", all: c.QueryParam("all") != "",
 		}
-		if p.Projects, err = s.choose(ctx, a, projects); err != nil {
+		if p.Projects, err = s.selectOptions(ctx, a, projects); err != nil {
 			return err
 		}
 	}
-	return s.showAs(c, how.status, a, imageFrame(v), imageview.Show(p))
+	return s.showPageWithStatus(c, how.status, a, imageFrame(v), imageview.Show(p))
 }
 
 // setImageGrant publishes an image to a project, or withdraws it.
-func (s *Server) setImageGrant(c echo.Context, a fleet.Actor, in grantForm) (end, error) {
+func (s *Server) setImageGrant(c echo.Context, a fleet.Actor, in grantForm) (formResponse, error) {
 	set := s.Control.GrantImage
 	if in.Revoke != "" {
 		set = s.Control.RevokeImage
 	}
 	id := fleet.ImageID(c.Param("id"))
-	err := set(c.Request().Context(), a, id, grantedTo(in.Project))
-	return redraw(views.TabPath(views.ImagePath(id), "grants"), func(c echo.Context) error { return s.showImageGrants(c, a, in, first) }), err
+	err := set(c.Request().Context(), a, id, grantedProject(in.Project))
+	return redrawForm(views.TabPath(views.ImagePath(id), "grants"), func(c echo.Context) error { return s.showImageGrants(c, a, in, firstShown) }), err
 }
 
 type imageForm struct {
@@ -113,8 +113,8 @@ type imageForm struct {
 	Confirm     string `form:"confirm"`
 }
 
-func (in imageForm) shown() imageview.In {
-	return imageview.In{
+func (in imageForm) view() imageview.FormValues {
+	return imageview.FormValues{
 		Name: in.Name, Description: in.Description, Owner: in.Owner, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch, Public: in.Public != "", Files: in.Files != "",
 		From: in.From, Pool: in.Pool, Host: in.Host, Volume: in.Volume, URL: in.URL, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL, VM: in.VM, Disk: in.Disk, Version: in.Version, Confirm: in.Confirm,
 	}
@@ -136,7 +136,7 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 	case "vm":
 		out.VMID = fleet.VMID(strings.TrimSpace(in.VM))
 		if text := strings.TrimSpace(in.Disk); text != "" {
-			out.Disk = read(checks, "source.disk", text, numberOf)
+			out.Disk = parseField(checks, "source.disk", text, numberOf)
 		}
 		if out.VMID == "" {
 			checks.Add("source.vmId", "Give the UUID of the VM: its page shows it.")
@@ -155,24 +155,24 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 // imageChoices reads the options for the selects of an image form.
 func (s *Server) imageChoices(c echo.Context, a fleet.Actor, f *imageview.Form) (err error) {
 	ctx, all, page := c.Request().Context(), c.QueryParam("all") != "", c.Request().URL.String()
-	if f.Pools, err = s.choose(ctx, a, pick{typ: "pools", now: []string{f.In.Pool}, page: page, all: all}); err != nil {
+	if f.Pools, err = s.selectOptions(ctx, a, optionQuery{typ: "pools", chosen: []string{f.In.Pool}, page: page, all: all}); err != nil {
 		return err
 	}
-	if f.Hosts, err = s.choose(ctx, a, pick{typ: "hosts", now: []string{f.In.Host}, page: page, all: all}); err != nil {
+	if f.Hosts, err = s.selectOptions(ctx, a, optionQuery{typ: "hosts", chosen: []string{f.In.Host}, page: page, all: all}); err != nil {
 		return err
 	}
-	f.Projects, err = s.choose(ctx, a, pick{typ: "projects", now: []string{f.In.Owner}, page: page, all: all})
+	f.Projects, err = s.selectOptions(ctx, a, optionQuery{typ: "projects", chosen: []string{f.In.Owner}, page: page, all: all})
 	f.Projects.Options = slices.Concat([]kit.Option{{Text: "The fleet"}}, f.Projects.Options)
 	return err
 }
 
-func (s *Server) askImage(c echo.Context, a fleet.Actor, in imageForm, how formState) error {
+func (s *Server) showImageForm(c echo.Context, a fleet.Actor, in imageForm, how formState) error {
 	starts, err := s.Control.StartImages(c.Request().Context(), a)
 	if err != nil {
 		return err
 	}
-	f := imageview.Form{In: in.shown(), Errors: how.errors, Starts: starts}
-	if !how.again() {
+	f := imageview.Form{In: in.view(), Errors: how.errors, Starts: starts}
+	if !how.wasRefused() {
 		f.In.From, f.In.Public = "url", true
 		for _, i := range f.Starts {
 			if string(i.ID) == c.QueryParam("start") {
@@ -191,10 +191,10 @@ func (s *Server) askImage(c echo.Context, a fleet.Actor, in imageForm, how formS
 	if err := s.imageChoices(c, a, &f); err != nil {
 		return err
 	}
-	return s.showAs(c, how.status, a, shell.Frame{Title: "New image"}, imageview.New(f))
+	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "New image"}, imageview.New(f))
 }
 
-func (s *Server) createImage(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
+func (s *Server) createImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
 	var checks fleet.Checks
 	source := in.source(&checks)
 	if err := checks.Err(); err != nil {
@@ -208,7 +208,7 @@ func (s *Server) createImage(c echo.Context, a fleet.Actor, in imageForm) (end, 
 
 // askOfImage returns the handler that shows a dialog about one image. fill, which may be nil, prepares the form when it
 // is first shown.
-func (s *Server) askOfImage(show func(imageview.Form) templ.Component, fill func(c echo.Context, f *imageview.Form) error) asking[imageForm] {
+func (s *Server) imageDialog(show func(imageview.Form) templ.Component, fill func(c echo.Context, f *imageview.Form) error) formRenderer[imageForm] {
 	return func(c echo.Context, a fleet.Actor, in imageForm, how formState) error {
 		v, err := s.Control.GetImage(c.Request().Context(), a, fleet.ImageID(c.Param("id")))
 		if err != nil {
@@ -219,9 +219,9 @@ func (s *Server) askOfImage(show func(imageview.Form) templ.Component, fill func
 				return err
 			}
 		}
-		f := imageview.Form{Image: v, In: in.shown(), Errors: how.errors}
-		if !how.again() {
-			f.In = imageview.In{Name: v.Name, Description: v.Description, Family: v.OS.Family, System: v.OS.Name, Release: v.OS.Version, Arch: v.OS.Arch, From: "url"}
+		f := imageview.Form{Image: v, In: in.view(), Errors: how.errors}
+		if !how.wasRefused() {
+			f.In = imageview.FormValues{Name: v.Name, Description: v.Description, Family: v.OS.Family, System: v.OS.Name, Release: v.OS.Version, Arch: v.OS.Arch, From: "url"}
 		}
 		if fill != nil {
 			if err := fill(c, &f); err != nil {
@@ -234,39 +234,39 @@ func (s *Server) askOfImage(show func(imageview.Form) templ.Component, fill func
 				return err
 			}
 		}
-		return s.showAs(c, how.status, a, imageFrame(v), show(f))
+		return s.showPageWithStatus(c, how.status, a, imageFrame(v), show(f))
 	}
 }
 
-func imageIn(c echo.Context) fleet.ImageID { return fleet.ImageID(c.Param("id")) }
+func imageIDOf(c echo.Context) fleet.ImageID { return fleet.ImageID(c.Param("id")) }
 
-func (s *Server) addImageVersion(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
+func (s *Server) addImageVersion(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
 	var checks fleet.Checks
 	source := in.source(&checks)
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
-	t, err := s.Control.AddImageVersion(c.Request().Context(), a, imageIn(c), source)
-	return stay(views.ImagePath(imageIn(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
+	t, err := s.Control.AddImageVersion(c.Request().Context(), a, imageIDOf(c), source)
+	return stayOnPage(views.ImagePath(imageIDOf(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-func (s *Server) copyImage(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
-	t, err := s.Control.CopyImage(c.Request().Context(), a, imageIn(c), control.NewCopy{VersionID: fleet.ImageVersionID(in.Version), PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host)})
+func (s *Server) copyImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+	t, err := s.Control.CopyImage(c.Request().Context(), a, imageIDOf(c), control.NewCopy{VersionID: fleet.ImageVersionID(in.Version), PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host)})
 	text := "The pool already holds a file with the same content, which is now the copy."
 	if t.ID != "" {
 		text = t.Title() + " " + t.SubjectName + ": queued on " + t.HostName + "."
 	}
-	return stay(views.ImagePath(imageIn(c)), text), err
+	return stayOnPage(views.ImagePath(imageIDOf(c)), text), err
 }
 
-func (s *Server) editImage(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
+func (s *Server) editImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
 	name, description, os := strings.TrimSpace(in.Name), strings.TrimSpace(in.Description), in.os()
-	err := s.Control.EditImage(c.Request().Context(), a, imageIn(c), control.EditImage{Name: &name, Description: &description, OS: &os})
-	return stay(views.ImagePath(imageIn(c)), "Saved."), err
+	err := s.Control.EditImage(c.Request().Context(), a, imageIDOf(c), control.EditImage{Name: &name, Description: &description, OS: &os})
+	return stayOnPage(views.ImagePath(imageIDOf(c)), "Saved."), err
 }
 
-func (s *Server) deleteImage(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
-	_, err := s.Control.DeleteImage(c.Request().Context(), a, imageIn(c), in.Confirm, in.Files != "")
+func (s *Server) deleteImage(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+	_, err := s.Control.DeleteImage(c.Request().Context(), a, imageIDOf(c), in.Confirm, in.Files != "")
 	return redirect("/images"), err
 }
 
@@ -276,27 +276,27 @@ type copyForm struct {
 	Host   string `form:"host"`
 }
 
-func (in copyForm) of(c echo.Context) control.ImageCopy {
-	return control.ImageCopy{ImageID: imageIn(c), PoolID: fleet.PoolID(in.Pool), Volume: in.Volume, HostID: fleet.HostID(in.Host)}
+func (in copyForm) imageCopy(c echo.Context) control.ImageCopy {
+	return control.ImageCopy{ImageID: imageIDOf(c), PoolID: fleet.PoolID(in.Pool), Volume: in.Volume, HostID: fleet.HostID(in.Host)}
 }
 
-func (s *Server) verifyCopy(c echo.Context, a fleet.Actor, in copyForm) (end, error) {
-	t, err := s.Control.VerifyCopy(c.Request().Context(), a, in.of(c))
-	return stay(views.ImagePath(imageIn(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
+func (s *Server) verifyCopy(c echo.Context, a fleet.Actor, in copyForm) (formResponse, error) {
+	t, err := s.Control.VerifyCopy(c.Request().Context(), a, in.imageCopy(c))
+	return stayOnPage(views.ImagePath(imageIDOf(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-func (s *Server) forgetCopy(c echo.Context, a fleet.Actor, in copyForm) (end, error) {
-	return stay(views.ImagePath(imageIn(c)), in.Volume+" is removed from the library; the file stays."), s.Control.ForgetCopy(c.Request().Context(), a, in.of(c))
+func (s *Server) forgetCopy(c echo.Context, a fleet.Actor, in copyForm) (formResponse, error) {
+	return stayOnPage(views.ImagePath(imageIDOf(c)), in.Volume+" is removed from the library; the file stays."), s.Control.ForgetCopy(c.Request().Context(), a, in.imageCopy(c))
 }
 
 // copyAt returns the image copy in the request's query.
-func copyAt(c echo.Context) control.ImageCopy {
-	return copyForm{c.QueryParam("pool"), c.QueryParam("volume"), c.QueryParam("host")}.of(c)
+func copyInQuery(c echo.Context) control.ImageCopy {
+	return copyForm{c.QueryParam("pool"), c.QueryParam("volume"), c.QueryParam("host")}.imageCopy(c)
 }
 
 // fillCopy sets the form's copy to delete from the query. It fails with NotFound if the image has no such copy.
 func fillCopy(c echo.Context, f *imageview.Form) error {
-	at := copyAt(c)
+	at := copyInQuery(c)
 	for _, v := range f.Image.Versions {
 		for _, o := range v.Copies {
 			if o.PoolID == at.PoolID && o.Volume == at.Volume && o.HostID == at.HostID {
@@ -308,8 +308,8 @@ func fillCopy(c echo.Context, f *imageview.Form) error {
 	return fleet.Errorf(fleet.NotFound, "The image no longer has this copy.")
 }
 
-func (s *Server) deleteCopy(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
-	at := copyAt(c)
+func (s *Server) deleteCopy(c echo.Context, a fleet.Actor, in imageForm) (formResponse, error) {
+	at := copyInQuery(c)
 	_, err := s.Control.DeleteCopy(c.Request().Context(), a, at, in.Confirm)
-	return stay(views.ImagePath(imageIn(c)), at.Volume+" is being deleted."), err
+	return stayOnPage(views.ImagePath(imageIDOf(c)), at.Volume+" is being deleted."), err
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestVolumePublishedAndWithdrawn(t *testing.T) {
-	p, pool, hosts := poolOf(t)
+	p, pool, hosts := newPoolPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/pools/" + string(pool)
 	p.exec("DELETE FROM vms")
@@ -34,7 +34,7 @@ func TestVolumePublishedAndWithdrawn(t *testing.T) {
 	b.post(at("withdraw"), url.Values{}).is(t, http.StatusSeeOther)
 	tom.get("/vms/new").is(t, http.StatusOK).lacks(t, "dump")
 
-	program := p.program("ann", fleet.RoleAdmin, nil)
+	program := p.apiClient("ann", fleet.RoleAdmin, nil)
 	published := func() (out []string) {
 		volumes, err := program.Volumes(t.Context(), pool)
 		if err != nil {

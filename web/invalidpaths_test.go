@@ -32,12 +32,12 @@ func TestInvalidPathTextRefused(t *testing.T) {
 }
 
 // deadlines is a response recorder that records each read deadline of the connection.
-type deadlines struct {
+type readDeadlineRecorder struct {
 	*httptest.ResponseRecorder
 	set []time.Time
 }
 
-func (d *deadlines) SetReadDeadline(t time.Time) error {
+func (d *readDeadlineRecorder) SetReadDeadline(t time.Time) error {
 	d.set = append(d.set, t)
 	return nil
 }
@@ -45,8 +45,8 @@ func (d *deadlines) SetReadDeadline(t time.Time) error {
 func TestSlowBodyTimesOut(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	send := func(to http.Handler, path string) *deadlines {
-		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	send := func(to http.Handler, path string) *readDeadlineRecorder {
+		w := &readDeadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 		to.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader("name=mara")))
 		return w
 	}

@@ -26,7 +26,7 @@ func (s *Server) joinPage(c echo.Context, a fleet.Actor) error {
 		if err != nil {
 			return err
 		}
-		p.Again = &h
+		p.RejoiningHost = &h
 	}
 	return s.showJoin(c, a, p)
 }
@@ -36,30 +36,30 @@ type joinForm struct {
 }
 
 // createJoinToken answers with the page that shows the secret. The secret is not stored, so no page can show it again.
-func (s *Server) createJoinToken(c echo.Context, a fleet.Actor, in joinForm) (end, error) {
+func (s *Server) createJoinToken(c echo.Context, a fleet.Actor, in joinForm) (formResponse, error) {
 	made, err := s.Control.CreateJoinToken(c.Request().Context(), a, in.Host)
 	return func(c echo.Context) error {
 		p, err := s.joinTokens(c, a, made.ID)
 		if err != nil {
 			return err
 		}
-		p.Made = &made
+		p.Created = &made
 		return s.showJoin(c, a, p)
 	}, err
 }
 
 func (s *Server) showJoin(c echo.Context, a fleet.Actor, p hostview.JoinPage) error {
-	return s.showAs(c, http.StatusOK, a, shell.Frame{Title: p.Title()}, hostview.Join(p))
+	return s.showPageWithStatus(c, http.StatusOK, a, shell.Frame{Title: p.Title()}, hostview.Join(p))
 }
 
 // shownTokens is the maximum number of join tokens that the page shows, newest first.
-const shownTokens = 200
+const maxShownTokens = 200
 
 // joinTokens reads the join tokens and, for the watched token, the host that joined with it.
 func (s *Server) joinTokens(c echo.Context, a fleet.Actor, watched fleet.JoinTokenID) (hostview.JoinPage, error) {
 	ctx := c.Request().Context()
 	p := hostview.JoinPage{Now: time.Now()}
-	tokens, err := s.Control.ListJoinTokens(ctx, a, fleet.Query{Limit: shownTokens})
+	tokens, err := s.Control.ListJoinTokens(ctx, a, fleet.Query{Limit: maxShownTokens})
 	if p.Tokens = tokens.Items; err != nil || watched == "" {
 		return p, err
 	}
@@ -84,6 +84,6 @@ func (s *Server) hostNamed(ctx context.Context, a fleet.Actor, name string) (*fl
 	return &hosts.Items[0], nil
 }
 
-func (s *Server) revokeJoinToken(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) revokeJoinToken(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return redirect("/hosts/join"), s.Control.RevokeJoinToken(c.Request().Context(), a, fleet.JoinTokenID(c.Param("id")))
 }

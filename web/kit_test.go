@@ -81,7 +81,7 @@ func portalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 		Ready: func(ctx context.Context) error { return p.control.Ready(ctx, fleet.SystemActor) },
 		Pool:  func() web.PoolStat { return pool.Stat() },
 	})
-	s := httptest.NewServer(described(t, p.server.Handler()))
+	s := httptest.NewServer(checkedHandler(t, p.server.Handler()))
 	t.Cleanup(s.Close)
 	p.url = s.URL
 	return p
@@ -302,12 +302,12 @@ func (p *portal) addPool(name string, hosts ...fleet.HostID) fleet.PoolID {
 }
 
 // addVolumes creates a shared pool with unused volumes, on the host of the screen.
-func (s *screen) addVolumes(name string, volumes ...string) fleet.PoolID {
+func (s *consoleHost) addVolumes(name string, volumes ...string) fleet.PoolID {
 	s.t.Helper()
 	id := s.addPool(name, s.host.id)
 	status := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, MountPath: "/srv/" + name}
 	for _, v := range volumes {
-		at := time.Now().Add(-72 * time.Hour).UTC().Truncate(fleet.ModifiedTo)
+		at := time.Now().Add(-72 * time.Hour).UTC().Truncate(fleet.ModifiedResolution)
 		status.Volumes = append(status.Volumes, fleet.Volume{Name: v, Path: "/srv/" + name + "/" + v, Format: "raw", CapacityBytes: 1 << 20, AllocBytes: 1 << 20, ModifiedAt: &at})
 		if kind := fleet.ApplianceKind(v); kind != "" {
 			last := &status.Volumes[len(status.Volumes)-1]

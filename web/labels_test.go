@@ -58,7 +58,7 @@ func TestPoolAssignedByLabelSelector(t *testing.T) {
 func TestRetryAllFailedHosts(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	b, admin := p.signedIn("mara", fleet.RoleAdmin), p.program("ann", fleet.RoleAdmin, nil)
+	b, admin := p.signedIn("mara", fleet.RoleAdmin), p.apiClient("ann", fleet.RoleAdmin, nil)
 	h1, h2, h3 := p.addHost("host-1", 0), p.addHost("host-2", 0), p.addHost("host-3", 0)
 	fast := p.addPool("fast", h1, h2, h3)
 	page := "/pools/" + string(fast)

@@ -13,7 +13,7 @@ import (
 // The page of an image shows no pools, hosts and users to tenants. Infrastructure administrators see each copy and its
 // actions.
 func TestImagePageDependsOnPermissions(t *testing.T) {
-	p, pool, hosts := poolOf(t)
+	p, pool, hosts := newPoolPortal(t)
 	p.exec("UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL")
 	p.exec("DELETE FROM vms") // a VM of the test fleet has a disk of that name
 	mara, tom := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("tom", fleet.RoleNone)

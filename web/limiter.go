@@ -21,34 +21,34 @@ const (
 // limiter is the per-user limiter: it bounds the concurrent reads of each user, so that one user cannot occupy the
 // whole portal. Further reads wait.
 type limiter struct {
-	most   int
+	maxPerUser   int
 	mu     sync.Mutex
-	people map[fleet.UserID]*queueOf
+	queues map[fleet.UserID]*userQueue
 }
 
 // newLimiter returns a limiter that leaves most database connections to other users.
 func newLimiter(pool func() PoolStat) *limiter {
-	n := &limiter{most: maxConcurrent, people: map[fleet.UserID]*queueOf{}}
+	n := &limiter{maxPerUser: maxConcurrent, queues: map[fleet.UserID]*userQueue{}}
 	if pool != nil {
-		n.most = min(maxConcurrent, max(1, int(pool().MaxConns())*2/5))
+		n.maxPerUser = min(maxConcurrent, max(1, int(pool().MaxConns())*2/5))
 	}
 	return n
 }
 
-type queueOf struct {
+type userQueue struct {
 	slots  chan struct{}
-	within int // requests that have a slot or wait for one
+	requests int // requests that have a slot or wait for one
 }
 
 // take waits for a slot of the user; the caller must call leave to free the slot. It fails with TooMany after
 // maxSlotWait. Requests without a user need no slot, because the handlers of public pages have limits of their own.
-func (n *limiter) take(ctx context.Context, id fleet.UserID) (leave func(), err error) {
+func (n *limiter) acquire(ctx context.Context, id fleet.UserID) (leave func(), err error) {
 	if id == "" {
 		return func() {}, nil
 	}
 	q := n.enter(id)
 	if q == nil {
-		return nil, n.tooMany()
+		return nil, n.tooManyError()
 	}
 	patience := time.NewTimer(maxSlotWait)
 	defer patience.Stop()
@@ -56,7 +56,7 @@ func (n *limiter) take(ctx context.Context, id fleet.UserID) (leave func(), err 
 	case q.slots <- struct{}{}:
 		return func() { <-q.slots; n.leave(id) }, nil
 	case <-patience.C:
-		err = n.tooMany()
+		err = n.tooManyError()
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -64,31 +64,31 @@ func (n *limiter) take(ctx context.Context, id fleet.UserID) (leave func(), err 
 	return nil, err
 }
 
-func (n *limiter) tooMany() error {
-	return fleet.Errorf(fleet.TooMany, "You have too many open requests: at most %d pages and lists load at the same time. Try again in a moment.", n.most)
+func (n *limiter) tooManyError() error {
+	return fleet.Errorf(fleet.TooMany, "You have too many open requests: at most %d pages and lists load at the same time. Try again in a moment.", n.maxPerUser)
 }
 
-func (n *limiter) enter(id fleet.UserID) *queueOf {
+func (n *limiter) enter(id fleet.UserID) *userQueue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	q, ok := n.people[id]
+	q, ok := n.queues[id]
 	if !ok {
-		q = &queueOf{slots: make(chan struct{}, n.most)}
-		n.people[id] = q
+		q = &userQueue{slots: make(chan struct{}, n.maxPerUser)}
+		n.queues[id] = q
 	}
-	if q.within == n.most+maxWaiting {
+	if q.requests == n.maxPerUser+maxWaiting {
 		return nil
 	}
-	q.within++
+	q.requests++
 	return q
 }
 
 func (n *limiter) leave(id fleet.UserID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	q := n.people[id]
-	if q.within--; q.within == 0 {
-		delete(n.people, id)
+	q := n.queues[id]
+	if q.requests--; q.requests == 0 {
+		delete(n.queues, id)
 	}
 }
 
@@ -100,8 +100,8 @@ func (s *Server) limitPerUser(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		came := time.Now()
-		leave, err := s.turns.take(c.Request().Context(), actorOf(c).UserID)
-		waited(c, time.Since(came))
+		leave, err := s.turns.acquire(c.Request().Context(), actorOf(c).UserID)
+		addIdleTime(c, time.Since(came))
 		if err != nil {
 			return err
 		}

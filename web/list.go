@@ -45,9 +45,9 @@ func (s *Server) listOf(c echo.Context, name, sort string, columns kit.Columns, 
 }
 
 // fill reads the page of the list for q into l and returns its rows. An invalid filter is no error: l shows the reason.
-func fill[T any](c echo.Context, a fleet.Actor, l *kit.List, q fleet.Query, list lister[T]) ([]T, error) {
+func fillList[T any](c echo.Context, a fleet.Actor, l *kit.List, q fleet.Query, list lister[T]) ([]T, error) {
 	page, err := list(c.Request().Context(), a, q)
-	if l.Filter.Error, err = wrongFilter(err); err != nil {
+	if l.Filter.Error, err = filterError(err); err != nil {
 		return nil, err
 	}
 	l.Count, l.Prev, l.Next = len(page.Items), page.Prev, page.Next
@@ -56,10 +56,10 @@ func fill[T any](c echo.Context, a fleet.Actor, l *kit.List, q fleet.Query, list
 
 // showList answers with the page of a list. If the page has become empty, it redirects to the first page.
 func (s *Server) showList(c echo.Context, a fleet.Actor, f shell.Frame, l kit.List, body templ.Component) error {
-	if first := l.Link.First().String(); l.Count == 0 && l.Filter.Error == "" && first != l.Link.String() && !isHX(c) {
+	if first := l.Link.First().String(); l.Count == 0 && l.Filter.Error == "" && first != l.Link.String() && !isHTMX(c) {
 		return c.Redirect(http.StatusSeeOther, first)
 	}
-	return s.showAs(c, listStatus(l.Filter), a, f, body)
+	return s.showPageWithStatus(c, listStatus(l.Filter), a, f, body)
 }
 
 // listStatus returns the status for a list, whose filter may be invalid.
@@ -72,7 +72,7 @@ func listStatus(f kit.Filter) int {
 
 // wrongFilter returns the reason for an invalid filter if err is one, so that the list can show it; else it returns
 // err.
-func wrongFilter(err error) (string, error) {
+func filterError(err error) (string, error) {
 	var refused *fleet.Error
 	if errors.As(err, &refused) && refused.Code == fleet.Invalid &&
 		slices.ContainsFunc(refused.Fields, func(f fleet.FieldError) bool { return f.Field == "filter" }) {

@@ -15,7 +15,7 @@ import (
 )
 
 // listsOf returns a portal with more than two objects of each type, for lists with limit=2.
-func listsOf(t *testing.T) *portal {
+func newListsPortal(t *testing.T) *portal {
 	t.Helper()
 	t.Parallel()
 	p := newPortal(t)
@@ -28,7 +28,7 @@ func listsOf(t *testing.T) *portal {
 		p.addVM(project, hosts[0], fmt.Sprintf("vm-%d", i), fleet.Running)
 		p.exec("INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, $3, $4)", hosts[0], fleet.NewID[fleet.VMID](), fmt.Sprintf("old-%d", i),
 			mustJSON(fleet.VMStatus{Power: fleet.Running}))
-		testkit.Order{
+		testkit.TaskWithJob{
 			Host: hosts[0], Kind: fleet.PoolApply, Subject: fleet.Subject(fmt.Sprintf("pool:%d", i)), Name: fmt.Sprintf("job-%d", i),
 			By: "=cmd()", Error: "@x", State: fleet.JobFailed,
 		}.Add(p.t, p.pool)
@@ -60,7 +60,7 @@ func linksOf(a answer) map[string]string {
 }
 
 func TestListsPageForwardAndBack(t *testing.T) {
-	p := listsOf(t)
+	p := newListsPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	for path, want := range map[string][]string{
 		"/vms?columns=state&limit=2":           {"vm-0 vm-1", "vm-2 vm-3", "vm-4"},
@@ -95,7 +95,7 @@ func TestListsPageForwardAndBack(t *testing.T) {
 // The refreshed rows bring a new next-page link. After a row was inserted, the next page begins after the last row now
 // shown.
 func TestNextPageLinkFollowsLiveUpdates(t *testing.T) {
-	p := listsOf(t)
+	p := newListsPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms?columns=state&limit=2"
 	before := linksOf(b.get(path))
@@ -107,7 +107,7 @@ func TestNextPageLinkFollowsLiveUpdates(t *testing.T) {
 }
 
 func TestEmptyPageRedirectsToFirst(t *testing.T) {
-	p := listsOf(t)
+	p := newListsPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms?columns=state&limit=2"
 	second := linksOf(b.get(path))["next"]
@@ -124,7 +124,7 @@ func TestEmptyPageRedirectsToFirst(t *testing.T) {
 }
 
 func TestListsShowColumnsInQuery(t *testing.T) {
-	p := listsOf(t)
+	p := newListsPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	head := func(a answer) string {
 		var words []string
@@ -157,7 +157,7 @@ func TestListsShowColumnsInQuery(t *testing.T) {
 }
 
 func TestListsExportAsCSV(t *testing.T) {
-	p := listsOf(t)
+	p := newListsPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	for path, first := range map[string]string{
 		"/hosts.csv": "host-0", "/pools.csv": "pool-0", "/networks.csv": "net-0", "/tasks.csv": "Assign pool", "/vms.csv": "vm-0", "/vms.csv?tab=found": "old-0",

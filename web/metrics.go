@@ -64,8 +64,8 @@ func (s *Server) newMetrics() *metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests, m.claims, m.jobs,
 		openJobs{s.Control}, certificateEnds(func() []auth.Validity { return s.Certificates() }),
 		gauge("quantix_claims_parked", "Agents that wait for jobs.", func() float64 { return float64(m.parked.Load()) }),
-		gauge("quantix_consoles_open", "Consoles with both ends connected.", func() float64 { open, _ := s.pairs.Counts(relay.Console); return float64(open) }),
-		gauge("quantix_consoles_waiting", "Console ends that wait for the other end.", func() float64 { _, waiting := s.pairs.Counts(relay.Console); return float64(waiting) }),
+		gauge("quantix_consoles_open", "Consoles with both ends connected.", func() float64 { open, _ := s.relays.Counts(relay.Console); return float64(open) }),
+		gauge("quantix_consoles_waiting", "Console ends that wait for the other end.", func() float64 { _, waiting := s.relays.Counts(relay.Console); return float64(waiting) }),
 	)
 	if s.Pool != nil {
 		m.registry.MustRegister(poolMetrics(s.Pool)...)
@@ -76,10 +76,10 @@ func (s *Server) newMetrics() *metrics {
 // openJobs is a Prometheus collector that counts the queued and running jobs in the database at each scrape.
 type openJobs struct{ control *control.Control }
 
-var jobsOpen = prometheus.NewDesc("quantix_jobs", "Jobs of all hosts that wait for their agent or run there.", []string{"state"}, nil)
+var openJobsDesc = prometheus.NewDesc("quantix_jobs", "Jobs of all hosts that wait for their agent or run there.", []string{"state"}, nil)
 
 // Describe implements prometheus.Collector.
-func (openJobs) Describe(out chan<- *prometheus.Desc) { out <- jobsOpen }
+func (openJobs) Describe(out chan<- *prometheus.Desc) { out <- openJobsDesc }
 
 // Collect implements prometheus.Collector. The values are NaN while the database does not answer.
 func (o openJobs) Collect(out chan<- prometheus.Metric) {
@@ -91,28 +91,28 @@ func (o openJobs) Collect(out chan<- prometheus.Metric) {
 		if err != nil {
 			n = math.NaN()
 		}
-		out <- prometheus.MustNewConstMetric(jobsOpen, prometheus.GaugeValue, n, string(state))
+		out <- prometheus.MustNewConstMetric(openJobsDesc, prometheus.GaugeValue, n, string(state))
 	}
 }
 
 // certificateEnds is a Prometheus collector that reports when the portal's certificates expire.
 type certificateEnds func() []auth.Validity
 
-var certificateEnd = prometheus.NewDesc("quantix_certificate_end_timestamp_seconds",
+var certificateEndDesc = prometheus.NewDesc("quantix_certificate_end_timestamp_seconds",
 	"When a certificate of this portal expires: for browsers, for agents, and of the CA of the hosts' certificates.", []string{"use"}, nil)
 
 // Describe implements prometheus.Collector.
-func (certificateEnds) Describe(out chan<- *prometheus.Desc) { out <- certificateEnd }
+func (certificateEnds) Describe(out chan<- *prometheus.Desc) { out <- certificateEndDesc }
 
 // Collect implements prometheus.Collector.
 func (c certificateEnds) Collect(out chan<- prometheus.Metric) {
 	for _, v := range c() {
-		out <- prometheus.MustNewConstMetric(certificateEnd, prometheus.GaugeValue, float64(v.Until.Unix()), v.Use)
+		out <- prometheus.MustNewConstMetric(certificateEndDesc, prometheus.GaugeValue, float64(v.Until.Unix()), v.Use)
 	}
 }
 
 // claimed counts a claim by its result.
-func (m *metrics) claimed(out wire.Claim, err error) {
+func (m *metrics) countClaim(out wire.Claim, err error) {
 	end := "work"
 	switch {
 	case err != nil:
@@ -124,7 +124,7 @@ func (m *metrics) claimed(out wire.Claim, err error) {
 }
 
 // ended records a job's result and duration.
-func (m *metrics) ended(j fleet.Job) {
+func (m *metrics) recordJob(j fleet.Job) {
 	if j.StartedAt != nil && j.EndedAt != nil {
 		m.jobs.WithLabelValues(string(j.Kind), string(j.State)).Observe(j.EndedAt.Sub(*j.StartedAt).Seconds())
 	}
@@ -150,7 +150,7 @@ func poolMetrics(stat func() PoolStat) []prometheus.Collector {
 
 // observe is the middleware that records a request's duration by its route. Paths would make the number of metrics
 // unbounded.
-func (m *metrics) observe(next echo.HandlerFunc) echo.HandlerFunc {
+func (m *metrics) measureRequests(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
 		err := next(c)
@@ -179,7 +179,7 @@ func methodOf(c echo.Context) string {
 func (s *Server) showMetrics(c echo.Context, nobody fleet.Actor) error {
 	if !fromThisMachine(c) {
 		nobody.Address = c.RealIP()
-		a, err := s.bearer(c, nobody)
+		a, err := s.actorOfBearer(c, nobody)
 		if err == nil {
 			err = policy.Check(a, policy.InfraSee, "")
 		}

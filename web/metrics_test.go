@@ -21,9 +21,9 @@ func TestMetricsRequireLocalClientOrToken(t *testing.T) {
 	if a := b.get("/metrics", through...); a.status == http.StatusOK {
 		t.Error("a request through a proxy on this machine gets the metrics without a token")
 	}
-	viewer := p.program("vic", fleet.RoleViewer, nil)
+	viewer := p.apiClient("vic", fleet.RoleViewer, nil)
 	viewer.call("GET", "/metrics", "", through...).is(t, http.StatusOK)
-	member := p.program("mia", "", nil)
+	member := p.apiClient("mia", "", nil)
 	if a := member.call("GET", "/metrics", "", through...); a.status != http.StatusForbidden {
 		t.Errorf("status %d", a.status)
 	}

@@ -68,7 +68,7 @@ func (s *Server) logAccess(next echo.HandlerFunc) echo.HandlerFunc {
 			c.Error(err)
 		}
 		level := slog.LevelInfo
-		if routeOf(c).kind == plain {
+		if routeOf(c).kind == unauthenticated {
 			level = slog.LevelDebug
 		}
 		s.Log.LogAttrs(context.Background(), level, "request",
@@ -117,7 +117,7 @@ func unescapeParams(next echo.HandlerFunc) echo.HandlerFunc {
 
 // find stores the request's route from the table in the context. An unknown route counts as a page without a required
 // permission, which answers 404 or 405.
-func (s *Server) find(next echo.HandlerFunc) echo.HandlerFunc {
+func (s *Server) findRoute(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, ok := s.table[c.Request().Method+" "+c.Path()]
 		if !ok && isAPI(c) {
@@ -132,7 +132,7 @@ const contentPolicy = "default-src 'self'; script-src 'self'; style-src 'self'; 
 	"worker-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
 // secure sets the security headers, such as the content security policy.
-func (s *Server) secure(next echo.HandlerFunc) echo.HandlerFunc {
+func (s *Server) setSecurityHeaders(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		h := c.Response().Header()
 		h.Set("Content-Security-Policy", contentPolicy)
@@ -144,7 +144,7 @@ func (s *Server) secure(next echo.HandlerFunc) echo.HandlerFunc {
 		if s.Secure {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
-		if routeOf(c).kind != plain {
+		if routeOf(c).kind != unauthenticated {
 			h.Set("Cache-Control", "no-store") // a page is specific to one user and one moment
 		}
 		return next(c)
@@ -158,7 +158,7 @@ func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 		switch routeOf(c).kind {
 		case api:
 			limit = apiLimit
-		case inflow, tokenInflow: // uploads are checked against their announced size
+		case sessionTransfer, tokenTransfer: // uploads are checked against their announced size
 			return next(c)
 		}
 		whole := c.Request()
@@ -207,7 +207,7 @@ func tooLarge(limit int64) error {
 // limitTime gives each request except streams a deadline, which ends waits for the database.
 func limitTime(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if routeOf(c).kind.lasts() {
+		if routeOf(c).kind.isLongLived() {
 			return next(c)
 		}
 		whole := c.Request()

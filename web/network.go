@@ -32,7 +32,7 @@ func (s *Server) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how for
 	return s.showNetwork(c, a, tab, how)
 }
 
-func (s *Server) showGrants(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
+func (s *Server) showNetworkGrants(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
 	return s.showNetwork(c, a, "grants", how)
 }
 
@@ -43,34 +43,34 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how form
 		return err
 	}
 	p := networkview.Page{Actor: a, Link: linkOf(c), Tab: tab, Network: n, Now: time.Now()}
-	if tab == "hosts" && target(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
+	if tab == "hosts" && htmxTarget(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
 		if p.Statuses, err = statusesOf(c, n.Health.SeverityCounts, func(q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
 			return s.Control.NetworkHosts(ctx, a, n.ID, q)
 		}); err != nil {
 			return err
 		}
 	}
-	if (tab == "hosts" || tab == "summary") && n.Spec != nil && target(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
+	if (tab == "hosts" || tab == "summary") && n.Spec != nil && htmxTarget(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
 		if p.ByLabel, err = s.Control.ByLabel(ctx, a, fleet.SubjectNetwork(n.ID)); err != nil {
 			return err
 		}
 	}
-	if tab == "addresses" && n.Spec != nil && target(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
+	if tab == "addresses" && n.Spec != nil && htmxTarget(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
 		if p.Book, err = s.addressBook(c, a, n.ID); err != nil {
 			return err
 		}
 	}
-	if tab == "groups" && n.Spec != nil && target(c) != "network-head" {
+	if tab == "groups" && n.Spec != nil && htmxTarget(c) != "network-head" {
 		if p.Groups, err = s.portGroups(c, a, n.ID); err != nil {
 			return err
 		}
 	}
-	if tab == "topology" && target(c) != "network-head" {
+	if tab == "topology" && htmxTarget(c) != "network-head" {
 		if p.Picture, err = s.Control.NetworkTopology(ctx, a, n.ID); err != nil {
 			return err
 		}
 	}
-	if tab == "vms" && target(c) != "network-head" {
+	if tab == "vms" && htmxTarget(c) != "network-head" {
 		q := queryOf(c)
 		q.Filter = "network:" + strconv.Quote(n.Name)
 		vms, err := s.Control.ListVMs(ctx, a, q)
@@ -81,10 +81,10 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how form
 	}
 	if tab == "grants" && n.Restricted && policy.May(a, policy.InfraChange, "") {
 		p.Grant.Errors = how.errors
-		projects := pick{
-			typ: "grants", of: string(n.ID), now: []string{networkview.GrantAll}, page: "/networks/" + string(n.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+		projects := optionQuery{
+			typ: "grants", parentID: string(n.ID), chosen: []string{networkview.GrantAll}, page: "/networks/" + string(n.ID) + "?tab=grants", all: c.QueryParam("all") != "",
 		}
-		if p.Grant.Projects, err = s.choose(ctx, a, projects); err != nil {
+		if p.Grant.Projects, err = s.selectOptions(ctx, a, projects); err != nil {
 			return err
 		}
 	}
@@ -92,23 +92,23 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how form
 	if p.Statuses.Error != "" {
 		status = http.StatusUnprocessableEntity
 	}
-	return s.showAs(c, status, a, networkFrame(n), networkview.Show(p))
+	return s.showPageWithStatus(c, status, a, networkFrame(n), networkview.Show(p))
 }
 
 // setGrant gives a project access to a network, or revokes it.
-func (s *Server) setGrant(c echo.Context, a fleet.Actor, in grantForm) (end, error) {
+func (s *Server) setNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (formResponse, error) {
 	set := s.Control.GrantNetwork
 	if in.Revoke != "" {
 		set = s.Control.RevokeNetwork
 	}
 	id := fleet.NetworkID(c.Param("id"))
-	err := set(c.Request().Context(), a, id, grantedTo(in.Project))
-	return redraw(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.showGrants(c, a, in, first) }), err
+	err := set(c.Request().Context(), a, id, grantedProject(in.Project))
+	return redrawForm(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.showNetworkGrants(c, a, in, firstShown) }), err
 }
 
 // grantedTo converts the project of a form or a path to an id: the empty id for all projects. Empty text becomes an
 // invalid id, which control refuses.
-func grantedTo(text string) fleet.ProjectID {
+func grantedProject(text string) fleet.ProjectID {
 	switch text {
 	case networkview.GrantAll:
 		return ""

@@ -52,8 +52,8 @@ func (in networkForm) spec(checks *fleet.Checks) fleet.NetworkSpec {
 		at, text, what string
 		to             *int
 	}{{"mtu", in.MTU, "MTU as a number of bytes", &s.MTU}, {"vni", in.VNI, "VNI as a number", &s.VNI}, {"vlan", in.VLAN, "VLAN as a number", &s.VLAN}} {
-		if text := strings.TrimSpace(n.text); text != "" && s.Mode.Is().Takes(n.at) {
-			*n.to = read(checks, "spec."+n.at, text, func(text string) (int, error) {
+		if text := strings.TrimSpace(n.text); text != "" && s.Mode.Info().HasField(n.at) {
+			*n.to = parseField(checks, "spec."+n.at, text, func(text string) (int, error) {
 				number, err := strconv.Atoi(text)
 				if err != nil || number == 0 {
 					return 0, fleet.Errorf(fleet.Invalid, "Give the %s, or leave it empty.", n.what)
@@ -62,7 +62,7 @@ func (in networkForm) spec(checks *fleet.Checks) fleet.NetworkSpec {
 			})
 		}
 	}
-	if s.Mode.Is().Mode == "" {
+	if s.Mode.Info().Mode == "" {
 		return s
 	}
 	return s.OfMode()
@@ -103,26 +103,26 @@ func splitWords(line string) []string {
 	return words
 }
 
-func (s *Server) askNetwork(c echo.Context, a fleet.Actor, in networkForm, how formState) (err error) {
+func (s *Server) showNetworkForm(c echo.Context, a fleet.Actor, in networkForm, how formState) (err error) {
 	f := networkview.Form{
 		Name: in.Name, Mode: in.Mode, Device: in.Device, Description: in.Description, DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, MTU: in.MTU, Errors: how.errors,
 		VNI: in.VNI, Underlay: in.Underlay, VLAN: in.VLAN, STP: in.STP != "", Direct: in.Direct,
 		IPv4: networkview.SubnetForm{Gateway: in.Gateway4, Ranges: in.Ranges4, Leases: in.Leases4, DHCP: in.DHCP4 != ""},
 		IPv6: networkview.SubnetForm{Gateway: in.Gateway6, Ranges: in.Ranges6, DHCP: in.DHCP6 != ""},
 	}
-	if !how.again() {
+	if !how.wasRefused() {
 		f.Mode, f.DNS, f.IPv4.DHCP = string(fleet.NetworkNAT), true, true
 	}
 	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, func(h fleet.Host) []kit.Lack { return networkview.Lacks(h, "") }); err != nil {
 		return err
 	}
-	if f.Labels, err = s.newLabels(c.Request().Context(), a, fleet.TypeNetwork, in.Selector, how); err != nil {
+	if f.Labels, err = s.newLabelForm(c.Request().Context(), a, fleet.TypeNetwork, in.Selector, how); err != nil {
 		return err
 	}
-	return s.showAs(c, how.status, a, shell.Frame{Title: "New network"}, networkview.New(f))
+	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "New network"}, networkview.New(f))
 }
 
-func (s *Server) createNetwork(c echo.Context, a fleet.Actor, in networkForm) (end, error) {
+func (s *Server) createNetwork(c echo.Context, a fleet.Actor, in networkForm) (formResponse, error) {
 	var checks fleet.Checks
 	ask := control.CreateNetwork{Name: strings.TrimSpace(in.Name), Spec: in.spec(&checks), HostIDs: in.Hosts, Selector: in.Selector}
 	if err := checks.Err(); err != nil {
@@ -130,7 +130,7 @@ func (s *Server) createNetwork(c echo.Context, a fleet.Actor, in networkForm) (e
 		fleet.CheckName(&all, "name", ask.Name)
 		ask.Spec.Check(&all, "spec")
 		fleet.ParseSelector(&all, "selector", ask.Selector)
-		return nil, merge(&checks, all.Err())
+		return nil, joinChecks(&checks, all.Err())
 	}
 	n, err := s.Control.CreateNetwork(c.Request().Context(), a, ask)
 	return redirect(views.NetworkPath(n.ID)), err

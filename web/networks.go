@@ -20,7 +20,7 @@ import (
 func (s *Server) listNetworks(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter networks", Placeholder: "kind:bridge host:h1 name:br*"}
 	p := &networkview.ListPage{List: s.listOf(c, "networks", "name", networkview.Columns, f), Actor: a}
-	if p.Networks, err = fill(c, a, &p.List, queryOf(c), s.Control.ListNetworks); err != nil {
+	if p.Networks, err = fillList(c, a, &p.List, queryOf(c), s.Control.ListNetworks); err != nil {
 		return err
 	}
 	return s.showList(c, a, shell.Frame{Title: "Networks"}, p.List, networkview.List(p))
@@ -41,7 +41,7 @@ func networkRow(n fleet.NetworkView) []string {
 }
 
 func (s *Server) exportNetworks(c echo.Context, a fleet.Actor) error {
-	return export(s, c, a, "networks.csv", queryOf(c), s.networksInFull, networkHead, networkRow)
+	return exportCSV(s, c, a, "networks.csv", queryOf(c), s.networksInFull, networkHead, networkRow)
 }
 
 // networksInFull is ListNetworks, but returns all host statuses of each network to users who may see hosts.
@@ -55,7 +55,7 @@ func (s *Server) networksInFull(ctx context.Context, a fleet.Actor, q fleet.Quer
 		if len(n.Hosts) == n.Health.Hosts {
 			continue
 		}
-		n.Hosts, err = query.Every(ctx, a, fleet.Query{}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
+		n.Hosts, err = query.ReadAllPages(ctx, a, fleet.Query{}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
 			return s.Control.NetworkHosts(ctx, a, n.ID, q)
 		})
 		if err != nil {

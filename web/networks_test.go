@@ -75,7 +75,7 @@ func TestBridgeGrantedToProject(t *testing.T) {
 
 // lanOf returns a portal with a network on three hosts: healthy on host-1, without dnsmasq on host-2, and stopped on
 // host-3. host-1 and host-2 have a VM on the network. path is the path of the network's page.
-func lanOf(t *testing.T) (p *portal, path string, hosts []fleet.HostID) {
+func newNetworkPortal(t *testing.T) (p *portal, path string, hosts []fleet.HostID) {
 	t.Helper()
 	t.Parallel()
 	p = newPortal(t)
@@ -86,7 +86,7 @@ func lanOf(t *testing.T) (p *portal, path string, hosts []fleet.HostID) {
 			Gateway: "10.5.0.1/24", DHCP: &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: "10.5.0.100", End: "10.5.0.150"}}, Leases: []fleet.StaticLease{{MAC: "52:54:00:12:34:56", IP: "10.5.0.9", Name: "db"}}},
 		},
 	}))
-	for i, status := range []fleet.NetworkStatus{{Active: true}, {Active: true, Error: "dnsmasq is not running for it."}, {ByOthers: true}} {
+	for i, status := range []fleet.NetworkStatus{{Active: true}, {Active: true, Error: "dnsmasq is not running for it."}, {StoppedOutside: true}} {
 		p.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation) VALUES ('net', $1, $2, 'assign', $3, 1)`, lan, hosts[i], mustJSON(status))
 	}
 	project := p.addProject("shop")
@@ -98,7 +98,7 @@ func lanOf(t *testing.T) (p *portal, path string, hosts []fleet.HostID) {
 
 // The network's page shows, for each host, the fault, the number of affected VMs and the remedy.
 func TestNetworkPageShowsFaultAndRemedyPerHost(t *testing.T) {
-	p, path, _ := lanOf(t)
+	p, path, _ := newNetworkPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/networks").is(t, http.StatusOK).has(t, "lan", "NAT", "10.5.0.0/24", "Managed", "Failed on 1 of 3 hosts", "New network")
 	a := b.get(path).is(t, http.StatusOK)
@@ -115,7 +115,7 @@ func TestNetworkPageShowsFaultAndRemedyPerHost(t *testing.T) {
 }
 
 func TestTenantSeesGrantedNetwork(t *testing.T) {
-	p, path, _ := lanOf(t)
+	p, path, _ := newNetworkPortal(t)
 	b := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
 	a := b.get(path+"?tab=summary").is(t, http.StatusOK)
@@ -130,7 +130,7 @@ func TestTenantSeesGrantedNetwork(t *testing.T) {
 }
 
 func TestNetworkFormShowsErrorsAndCreatesNetwork(t *testing.T) {
-	p, _, hosts := lanOf(t)
+	p, _, hosts := newNetworkPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/networks/new").is(t, http.StatusOK).has(t, "host-1", "Isolated", "Static leases", `value="nat" checked`)
 	// Each error is shown at its field, and the form keeps the input.
@@ -159,7 +159,7 @@ func TestNetworkFormShowsErrorsAndCreatesNetwork(t *testing.T) {
 }
 
 func TestAssignReleaseAndDeleteNetwork(t *testing.T) {
-	p, path, hosts := lanOf(t)
+	p, path, hosts := newNetworkPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.fragment(path+"/assign", "dialog").is(t, http.StatusOK).has(t, "has this network already", `href="`+path+`">Done</a>`)
 	more := p.addHost("host-4", 0)
@@ -193,8 +193,8 @@ func TestAssignReleaseAndDeleteNetwork(t *testing.T) {
 
 // API clients can manage networks as on the pages, and get the same reasons for refusals.
 func TestAPIManagesNetworks(t *testing.T) {
-	p, path, hosts := lanOf(t)
-	admin := p.program("ann", fleet.RoleAdmin, nil)
+	p, path, hosts := newNetworkPortal(t)
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
 	made := admin.call("POST", "/api/v1/networks", `{"name":"six","spec":{"mode":"route","dns":false,"ipv6":{"gateway":"fd00:5::1/64"}},"hostIds":["`+string(hosts[0])+`"]}`).is(t, http.StatusCreated)
 	made.has(t, `"name":"six"`, `"state":"pending"`, `"assigned":true`)
 	at := made.header.Get("Location")

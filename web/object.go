@@ -35,31 +35,31 @@ func statusesOf[T any](c echo.Context, tones fleet.SeverityCounts, list func(fle
 	q := queryOf(c)
 	q.Sort, q.Limit = "", kit.HostStatusesShown
 	page, err := list(q)
-	wrong, err := wrongFilter(err)
+	wrong, err := filterError(err)
 	return kit.HostStatuses[T]{Items: page.Items, SeverityCounts: tones, Prev: page.Prev, Next: page.Next, Filter: q.Filter, Error: wrong}, err
 }
 
 // getting reads the object with an id. It returns NotFound for an object that the actor may not see.
-type getting[ID ~string, T any] func(ctx context.Context, a fleet.Actor, id ID) (T, error)
+type objectGetter[ID ~string, T any] func(ctx context.Context, a fleet.Actor, id ID) (T, error)
 
 // menu returns the handler of an object's action menu. acts lists the actions.
-func menu[ID ~string, T any](s *Server, get getting[ID, T], frame func(T) shell.Frame, acts func(fleet.Actor, T) []kit.Act) handler {
+func menu[ID ~string, T any](s *Server, get objectGetter[ID, T], frame func(T) shell.Frame, acts func(fleet.Actor, T) []kit.Act) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		object, err := get(c.Request().Context(), a, ID(c.Param("id")))
 		if err != nil {
 			return err
 		}
-		return s.part(c, a, frame(object).Title, kit.Acts(acts(a, object)))
+		return s.writeFragment(c, a, frame(object).Title, kit.Acts(acts(a, object)))
 	}
 }
 
 // confirm returns the handler that shows a confirmation dialog for an action on the object, such as its deletion.
-func confirm[ID ~string, T any](s *Server, get getting[ID, T], frame func(T) shell.Frame, dialog func(T, kit.Errors) templ.Component) asking[none] {
-	return func(c echo.Context, a fleet.Actor, _ none, how formState) error {
+func confirm[ID ~string, T any](s *Server, get objectGetter[ID, T], frame func(T) shell.Frame, dialog func(T, kit.Errors) templ.Component) formRenderer[emptyForm] {
+	return func(c echo.Context, a fleet.Actor, _ emptyForm, how formState) error {
 		object, err := get(c.Request().Context(), a, ID(c.Param("id")))
 		if err != nil {
 			return err
 		}
-		return s.showAs(c, how.status, a, frame(object), dialog(object, how.errors))
+		return s.showPageWithStatus(c, how.status, a, frame(object), dialog(object, how.errors))
 	}
 }

@@ -16,9 +16,9 @@ var oddNames = []string{"Windows Server 2022 (x64).iso", "odd space & ü.raw", "
 
 func TestVolumePathsAcceptedInAnyEscaping(t *testing.T) {
 	t.Parallel()
-	s := newScreen(t)
+	s := newConsoleHost(t)
 	pool := s.addVolumes("stock", oddNames...)
-	admin := s.program("ann", fleet.RoleAdmin, nil)
+	admin := s.apiClient("ann", fleet.RoleAdmin, nil)
 	every := func(format string) func(string) string {
 		return func(name string) string {
 			var b strings.Builder
@@ -52,11 +52,11 @@ func TestVolumePathsAcceptedInAnyEscaping(t *testing.T) {
 
 func TestVMUsesVolumesWithUnusualNames(t *testing.T) {
 	t.Parallel()
-	s := newScreen(t)
+	s := newConsoleHost(t)
 	project := s.addProject("lab")
 	s.exec("UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '68719476736')")
 	pool := s.addVolumes("stock", oddNames...)
-	admin := s.program("ann", fleet.RoleAdmin, nil)
+	admin := s.apiClient("ann", fleet.RoleAdmin, nil)
 	for i, network := range []string{"odd space & ü", "--all", strings.Repeat("n", 129), "my net (old)"} {
 		s.addNetwork(network, s.host.id)
 		spec := fmt.Sprintf(`"nics":[{"networkId":%q}],"iso":{"poolId":%q,"volume":%s}`, s.network(network), pool, mustJSON(oddNames[0]))

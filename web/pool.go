@@ -63,7 +63,7 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	if tab == "volumes" && policy.May(a, policy.InfraChange, "") {
 		f.Scripts = []string{uploadScript}
 	}
-	return s.showAs(c, listStatus(p.Filter), a, f, poolview.Show(p))
+	return s.showPageWithStatus(c, listStatus(p.Filter), a, f, poolview.Show(p))
 }
 
 // countTexts formats the numbers that the tabs show. A user who does not see all projects gets no number of volumes.
@@ -86,7 +86,7 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 	case "vms":
 		p.Filter = kit.Filter{Link: p.Link, Type: "vms", Label: "Filter VMs", Value: q.Filter, Placeholder: "host:h1 phase:running name:web*"}
 		vms, err := s.Control.PoolVMs(ctx, a, p.Pool.ID, q)
-		p.Filter.Error, err = wrongFilter(err)
+		p.Filter.Error, err = filterError(err)
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
 		return err
 	case "volumes":
@@ -99,7 +99,7 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 				return err
 			}
 		}
-		p.Volumes = poolview.OrphansOf(volumeRows(volumes), c.QueryParam("only") == "orphans")
+		p.Volumes = poolview.FilterOrphans(volumeRows(volumes), c.QueryParam("only") == "orphans")
 		p.Counts.Volumes = strconv.Itoa(p.Volumes.All)
 		from, _ := strconv.Atoi(c.QueryParam("from")) // text that is no number counts as 0
 		p.First = min(max(0, from), len(p.Volumes.Rows))
@@ -116,12 +116,12 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 // volumeRows returns the rows of the volume table.
 func volumeRows(volumes []query.VolumeOn) (rows []poolview.VolumeRow) {
 	for _, v := range volumes {
-		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit, Orphan: v.Orphan, FetchUntil: v.FetchUntil, Can: v.Actions}
+		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit, Orphan: v.Orphan, FetchUntil: v.FetchUntil, ActionStates: v.Actions}
 		if !v.Shared && len(v.Hosts) > 0 {
 			r.Host = v.Hosts[0].ID
 		}
 		if v.Published != nil {
-			r.Published = &poolview.Published{By: v.Published.By, At: v.Published.At, Stale: v.Published.Stale}
+			r.Published = &poolview.Publication{By: v.Published.By, At: v.Published.At, Stale: v.Published.Stale}
 		}
 		for _, h := range v.Hosts {
 			r.Hosts = append(r.Hosts, kit.Named{Name: h.Name, Href: views.HostPath(h.ID)})
@@ -129,7 +129,7 @@ func volumeRows(volumes []query.VolumeOn) (rows []poolview.VolumeRow) {
 		switch {
 		case v.VM == nil:
 		case v.VM.HostID != "":
-			r.VM, r.Found = &kit.Named{Name: v.VM.Name, Href: views.FoundPath(v.VM.HostID, v.VM.ID)}, true
+			r.VM, r.Discovered = &kit.Named{Name: v.VM.Name, Href: views.DiscoveredPath(v.VM.HostID, v.VM.ID)}, true
 		default:
 			r.VM = &kit.Named{Name: v.VM.Name, Href: views.VMPath(v.VM.ID)}
 		}

@@ -17,18 +17,18 @@ type credentialsForm struct {
 	Secret string `form:"secret"`
 }
 
-func (s *Server) askCredentials(c echo.Context, a fleet.Actor, _ credentialsForm, how formState) error {
+func (s *Server) showCredentialsForm(c echo.Context, a fleet.Actor, _ credentialsForm, how formState) error {
 	v, err := s.Control.GetPool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, how.status, a, poolFrame(v), poolview.Credentials(v, how.errors))
+	return s.showPageWithStatus(c, how.status, a, poolFrame(v), poolview.Credentials(v, how.errors))
 }
 
-func (s *Server) changeCredentials(c echo.Context, a fleet.Actor, in credentialsForm) (end, error) {
+func (s *Server) changeCredentials(c echo.Context, a fleet.Actor, in credentialsForm) (formResponse, error) {
 	id := fleet.PoolID(c.Param("id"))
 	tasks, err := s.Control.ChangePoolSecret(c.Request().Context(), a, id, in.Secret)
-	return stay(views.PoolPath(id), "The credentials are changed; "+kit.Count(len(tasks), "host")+" will fetch them."), err
+	return stayOnPage(views.PoolPath(id), "The credentials are changed; "+kit.Count(len(tasks), "host")+" will fetch them."), err
 }
 
 type credentialsInput struct {
@@ -44,7 +44,7 @@ func (s *Server) apiChangeCredentials(ctx context.Context, a fleet.Actor, in *cr
 }
 
 // poolSecret sends a host the secret of a pool that is assigned to it.
-func (s *Server) poolSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.PoolSecret, error) {
+func (s *Server) sendPoolSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.PoolSecret, error) {
 	out, err := s.Control.PoolSecret(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
 	return &out, err
 }

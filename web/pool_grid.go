@@ -13,10 +13,10 @@ import (
 func (s *Server) poolGrid(c echo.Context, a fleet.Actor) (err error) {
 	g, hosts, pools := gridOf(c, fleet.TypePool, poolview.GridHosts, poolview.GridPools)
 	p := poolview.GridPage{Actor: a, Grid: g}
-	p.On, err = s.Control.PoolGrid(c.Request().Context(), a, hosts, pools)
-	if p.Filter.Error, err = wrongFilter(err); err != nil {
+	p.States, err = s.Control.PoolGrid(c.Request().Context(), a, hosts, pools)
+	if p.Filter.Error, err = filterError(err); err != nil {
 		return err
 	}
-	p.Hosts, p.Side = kit.ExtentOf(p.On.Hosts), kit.ExtentOf(p.On.Pools)
-	return s.showAs(c, listStatus(p.Filter), a, shell.Frame{Title: "Pools on each host"}, poolview.Grid(p))
+	p.Hosts, p.Side = kit.ExtentOf(p.States.Hosts), kit.ExtentOf(p.States.Pools)
+	return s.showPageWithStatus(c, listStatus(p.Filter), a, shell.Frame{Title: "Pools on each host"}, poolview.Grid(p))
 }

@@ -36,24 +36,24 @@ func (in poolForm) spec() fleet.PoolSpec {
 	return spec
 }
 
-func (s *Server) askPool(c echo.Context, a fleet.Actor, in poolForm, how formState) (err error) {
+func (s *Server) showPoolForm(c echo.Context, a fleet.Actor, in poolForm, how formState) (err error) {
 	f := poolview.Form{Name: in.Name, Spec: in.spec(), Errors: how.errors}
-	if !how.again() {
+	if !how.wasRefused() {
 		f.Spec.Kind = fleet.PoolDir
 	}
 	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, func(h fleet.Host) []kit.Lack { return poolview.Lacks(h, "") }); err != nil {
 		return err
 	}
-	if f.Labels, err = s.newLabels(c.Request().Context(), a, fleet.TypePool, in.Selector, how); err != nil {
+	if f.Labels, err = s.newLabelForm(c.Request().Context(), a, fleet.TypePool, in.Selector, how); err != nil {
 		return err
 	}
-	return s.showAs(c, how.status, a, shell.Frame{Title: "New pool"}, poolview.New(f))
+	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "New pool"}, poolview.New(f))
 }
 
 // hostChoices lists the hosts that an object can be assigned to, each with its unmet requirements. It omits hosts for
 // which have returns true. A nil have means that no host has the object; a nil lacks means no requirements.
 func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, chosen []fleet.HostID, have func(fleet.HostID) bool, lacks func(fleet.Host) []kit.Lack) ([]kit.HostChoice, error) {
-	hosts, err := query.Every(ctx, a, fleet.Query{}, s.Control.ListHosts)
+	hosts, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +71,9 @@ func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, chosen []fleet.
 	return out, nil
 }
 
-func (s *Server) createPool(c echo.Context, a fleet.Actor, in poolForm) (end, error) {
+func (s *Server) createPool(c echo.Context, a fleet.Actor, in poolForm) (formResponse, error) {
 	want := control.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().OfKind(), HostIDs: in.Hosts, Selector: in.Selector}
-	if want.Spec.Kind.Is().Secret != nil { // without scripts the form sends the field for all kinds
+	if want.Spec.Kind.Info().Secret != nil { // without scripts the form sends the field for all kinds
 		want.Secret = in.Secret
 	}
 	pool, err := s.Control.CreatePool(c.Request().Context(), a, want)

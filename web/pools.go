@@ -15,7 +15,7 @@ import (
 func (s *Server) listPools(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter pools", Placeholder: "tone:bad kind:nfs host:h1 name:shared*"}
 	p := &poolview.ListPage{List: s.listOf(c, "pools", "name", poolview.Columns, f), Actor: a}
-	if p.Pools, err = fill(c, a, &p.List, queryOf(c), s.Control.ListPools); err != nil {
+	if p.Pools, err = fillList(c, a, &p.List, queryOf(c), s.Control.ListPools); err != nil {
 		return err
 	}
 	return s.showList(c, a, shell.Frame{Title: "Storage pools"}, p.List, poolview.List(p))
@@ -34,5 +34,5 @@ func poolRow(v fleet.PoolView) []string {
 }
 
 func (s *Server) exportPools(c echo.Context, a fleet.Actor) error {
-	return export(s, c, a, "pools.csv", queryOf(c), s.Control.ListPools, poolHead, poolRow)
+	return exportCSV(s, c, a, "pools.csv", queryOf(c), s.Control.ListPools, poolHead, poolRow)
 }

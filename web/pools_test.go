@@ -11,7 +11,7 @@ import (
 )
 
 // poolOf returns a portal with a pool that is healthy on host-1, failed on host-2 and unknown on host-3.
-func poolOf(t *testing.T) (p *portal, pool fleet.PoolID, hosts []fleet.HostID) {
+func newPoolPortal(t *testing.T) (p *portal, pool fleet.PoolID, hosts []fleet.HostID) {
 	t.Helper()
 	t.Parallel()
 	p = newPortal(t)
@@ -26,7 +26,7 @@ func poolOf(t *testing.T) (p *portal, pool fleet.PoolID, hosts []fleet.HostID) {
 }
 
 func TestPoolPageShowsFaultAndRemedyPerHost(t *testing.T) {
-	p, pool, hosts := poolOf(t)
+	p, pool, hosts := newPoolPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/pools/" + string(pool)
 	b.get("/pools").is(t, http.StatusOK).has(t, "shared-nfs", "1 of 3 hosts healthy", "10.0.0.5:/exports/shared-nfs", "498 GiB of 2 TiB")
@@ -50,10 +50,10 @@ func TestPoolPageShowsFaultAndRemedyPerHost(t *testing.T) {
 
 // The page of a pool that was stopped outside of Quantix shows that and offers a start. A full pool is shown as full.
 func TestStoppedPoolOffersStartAndFullPoolShown(t *testing.T) {
-	p, pool, hosts := poolOf(t)
+	p, pool, hosts := newPoolPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/pools/" + string(pool)
-	p.exec("UPDATE assignments SET status = $2 WHERE noun = 'pool' AND host_id = $1", hosts[1], mustJSON(fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}))
+	p.exec("UPDATE assignments SET status = $2 WHERE noun = 'pool' AND host_id = $1", hosts[1], mustJSON(fleet.PoolStatus{State: fleet.PoolInactive, StoppedOutside: true}))
 	p.exec(`UPDATE assignments SET status = status || '{"usedBytes": 2180000000000}' WHERE noun = 'pool' AND host_id = $1`, hosts[0])
 	a := b.get(path).is(t, http.StatusOK)
 	a.has(t, "Stopped on the host outside Quantix.", "Start on host-2", "The pool was stopped on the host outside Quantix. Start the pool to use it again.",
@@ -66,7 +66,7 @@ func TestStoppedPoolOffersStartAndFullPoolShown(t *testing.T) {
 }
 
 func TestTenantSeesPoolWithoutHosts(t *testing.T) {
-	p, pool, _ := poolOf(t)
+	p, pool, _ := newPoolPortal(t)
 	b := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
 	a := b.get("/pools/"+string(pool)).is(t, http.StatusOK)
@@ -76,7 +76,7 @@ func TestTenantSeesPoolWithoutHosts(t *testing.T) {
 }
 
 func TestPoolFormShowsErrorsAndCreatesPool(t *testing.T) {
-	p, _, hosts := poolOf(t)
+	p, _, hosts := newPoolPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/pools/new").is(t, http.StatusOK).has(t, "host-1", "host-3", "Shared storage")
 	a := b.post("/pools", url.Values{"name": {"Scratch!"}, "kind": {"dir"}, "path": {"/etc"}, "host": {string(hosts[0])}}, hx("pool-form")...).is(t, 422)
@@ -89,7 +89,7 @@ func TestPoolFormShowsErrorsAndCreatesPool(t *testing.T) {
 
 // The form requires the fields of the chosen kind, and shows the unmet requirements beside each host.
 func TestPoolFormRequiresFieldsOfItsKind(t *testing.T) {
-	p, _, hosts := poolOf(t)
+	p, _, hosts := newPoolPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	const gap = "mount.glusterfs is missing. Install glusterfs-client."
 	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,poolGaps}', '[{"kind":"glusterfs","why":"`+gap+`"}]') WHERE id = $1`, hosts[0])
@@ -124,7 +124,7 @@ func TestPoolFormRequiresFieldsOfItsKind(t *testing.T) {
 }
 
 func TestAssignReleaseAndDeletePool(t *testing.T) {
-	p, pool, hosts := poolOf(t)
+	p, pool, hosts := newPoolPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/pools/" + string(pool)
 	dialog := b.fragment(path+"/assign", "dialog").is(t, http.StatusOK)
@@ -152,7 +152,7 @@ func TestAssignReleaseAndDeletePool(t *testing.T) {
 // A typed secret appears on no page, in no response and in no log. Kinds of pool that need a secret refuse a form
 // without one, at the secret's field.
 func TestPoolSecretsNeverReturned(t *testing.T) {
-	p, _, hosts := poolOf(t)
+	p, _, hosts := newPoolPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	const secret = "a-secret-of-storage"
 	form := url.Values{
@@ -189,7 +189,7 @@ func TestPoolSecretsNeverReturned(t *testing.T) {
 	quiet("a refused change", a.body)
 	b.post(dialog, url.Values{"secret": {secret + "-2"}}).is(t, http.StatusSeeOther)
 
-	root := p.program("ann", fleet.RoleAdmin, nil)
+	root := p.apiClient("ann", fleet.RoleAdmin, nil)
 	for _, at := range []string{"/api/v1/pools", "/api/v1" + path, "/api/v1/tasks"} {
 		quiet(at, root.call("GET", at, "").is(t, http.StatusOK).body)
 	}

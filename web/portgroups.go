@@ -21,11 +21,11 @@ func (s *Server) portGroups(c echo.Context, a fleet.Actor, id fleet.NetworkID) (
 	if t.All, err = s.Control.PortGroups(ctx, a, id); err != nil || !policy.May(a, policy.InfraChange, "") {
 		return t, err
 	}
-	t.Projects, err = s.choose(ctx, a, pick{typ: "group-grants", page: groupsTab(c), all: c.QueryParam("all") != ""})
+	t.Projects, err = s.selectOptions(ctx, a, optionQuery{typ: "group-grants", page: portGroupsTab(c), all: c.QueryParam("all") != ""})
 	return t, err
 }
 
-func groupsTab(c echo.Context) string {
+func portGroupsTab(c echo.Context) string {
 	return views.TabPath(views.NetworkPath(fleet.NetworkID(c.Param("id"))), "groups")
 }
 
@@ -44,13 +44,13 @@ type portGroupForm struct {
 	FromBurst   string `form:"fromBurst"`
 
 	Groups []fleet.SecurityGroupID `form:"secgroup"`
-	Guard  string                  `form:"guard"` // "on" or "off"; empty: the default
+	AntiSpoofing  string                  `form:"guard"` // "on" or "off"; empty: the default
 }
 
-func (in portGroupForm) shown() networkview.GroupForm {
+func (in portGroupForm) view() networkview.GroupForm {
 	return networkview.GroupForm{
 		Name: in.Name, Description: in.Description, VLAN: in.VLAN, Trunk: in.Trunk, Restricted: in.Restricted != "",
-		Guard: in.Guard, ToAverage: in.ToAverage, ToPeak: in.ToPeak, ToBurst: in.ToBurst, FromAverage: in.FromAverage, FromPeak: in.FromPeak, FromBurst: in.FromBurst,
+		AntiSpoofing: in.AntiSpoofing, ToAverage: in.ToAverage, ToPeak: in.ToPeak, ToBurst: in.ToBurst, FromAverage: in.FromAverage, FromPeak: in.FromPeak, FromBurst: in.FromBurst,
 	}
 }
 
@@ -79,8 +79,8 @@ func (in portGroupForm) group(checks *fleet.Checks) fleet.PortGroup {
 		ToGuest: rate("toGuest", in.ToAverage, in.ToPeak, in.ToBurst), FromGuest: rate("fromGuest", in.FromAverage, in.FromPeak, in.FromBurst),
 	}
 	g.SecurityGroups = in.Groups
-	if in.Guard != "" {
-		guard := in.Guard == "on"
+	if in.AntiSpoofing != "" {
+		guard := in.AntiSpoofing == "on"
 		g.AntiSpoofing = &guard
 	}
 	v := fleet.VLAN{ID: number("vlan", in.VLAN)}
@@ -93,7 +93,7 @@ func (in portGroupForm) group(checks *fleet.Checks) fleet.PortGroup {
 	return g
 }
 
-func (s *Server) askGroup(c echo.Context, a fleet.Actor, in portGroupForm, how formState) error {
+func (s *Server) showPortGroupForm(c echo.Context, a fleet.Actor, in portGroupForm, how formState) error {
 	n, err := s.Control.NetworkBrief(c.Request().Context(), a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
 		return err
@@ -101,9 +101,9 @@ func (s *Server) askGroup(c echo.Context, a fleet.Actor, in portGroupForm, how f
 	if n.Spec == nil {
 		return fleet.Errorf(fleet.Conflict, "This network was discovered on hosts. Only networks that are defined in Quantix can have port groups.")
 	}
-	p := networkview.GroupPage{Network: n, Old: in.Old, In: in.shown(), Errors: how.errors}
+	p := networkview.GroupPage{Network: n, Old: in.Old, In: in.view(), Errors: how.errors}
 	chosen := in.Groups
-	if name := c.QueryParam("name"); name != "" && !how.again() {
+	if name := c.QueryParam("name"); name != "" && !how.wasRefused() {
 		g := n.Spec.Group(name)
 		if g == nil {
 			return fleet.Errorf(fleet.NotFound, "The network has no such port group.")
@@ -117,10 +117,10 @@ func (s *Server) askGroup(c echo.Context, a fleet.Actor, in portGroupForm, how f
 	for _, g := range all {
 		p.Groups = append(p.Groups, networkview.DefaultGroup{ID: g.ID, Name: g.Name, Rules: len(g.Spec.Rules), Chosen: slices.Contains(chosen, g.ID)})
 	}
-	return s.showAs(c, how.status, a, networkFrame(n), networkview.Group(p))
+	return s.showPageWithStatus(c, how.status, a, networkFrame(n), networkview.Group(p))
 }
 
-func (s *Server) setGroup(c echo.Context, a fleet.Actor, in portGroupForm) (end, error) {
+func (s *Server) setPortGroup(c echo.Context, a fleet.Actor, in portGroupForm) (formResponse, error) {
 	var checks fleet.Checks
 	g := in.group(&checks)
 	if err := checks.Err(); err != nil {
@@ -137,12 +137,12 @@ func (s *Server) setGroup(c echo.Context, a fleet.Actor, in portGroupForm) (end,
 		}
 	}
 	tasks, err := s.Control.SetPortGroup(ctx, a, id, g, in.Old == "")
-	return stay(groupsTab(c), "Port group "+g.Name+sentToHosts(len(tasks))), err
+	return stayOnPage(portGroupsTab(c), "Port group "+g.Name+queuedOnHosts(len(tasks))), err
 }
 
-func (s *Server) deletePortGroup(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) deletePortGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	tasks, err := s.Control.DropPortGroup(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), c.Param("group"))
-	return stay(groupsTab(c), "The port group "+c.Param("group")+" is deleted"+sentToHosts(len(tasks))), err
+	return stayOnPage(portGroupsTab(c), "The port group "+c.Param("group")+" is deleted"+queuedOnHosts(len(tasks))), err
 }
 
 type groupGrantForm struct {
@@ -151,13 +151,13 @@ type groupGrantForm struct {
 	Revoke  string `form:"revoke"`
 }
 
-func (s *Server) setGroupGrant(c echo.Context, a fleet.Actor, in groupGrantForm) (end, error) {
+func (s *Server) setPortGroupGrant(c echo.Context, a fleet.Actor, in groupGrantForm) (formResponse, error) {
 	set, word := s.Control.GrantPortGroup, "open"
 	if in.Revoke != "" {
 		set, word = s.Control.RevokePortGroup, "closed"
 	}
-	err := set(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), in.Group, grantedTo(in.Project))
-	return stay(groupsTab(c), "The port group "+in.Group+" is "+word+"."), err
+	err := set(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), in.Group, grantedProject(in.Project))
+	return stayOnPage(portGroupsTab(c), "The port group "+in.Group+" is "+word+"."), err
 }
 
 // groupChoice returns the select option that connects a NIC to a port group.
@@ -178,7 +178,7 @@ func (s *Server) withGroups(ctx context.Context, a fleet.Actor, out []kit.Option
 }
 
 // groupGrantOptions lists the projects that a port group can be opened to.
-func (s *Server) groupGrantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) portGroupGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 func TestPortGroupCreatedEditedAndGrantedOnPage(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	network, _, db := addressed(p)
+	network, _, db := addLeasedNetwork(p)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get(network+"?tab=groups").is(t, http.StatusOK).has(t, "No port groups", "New port group")
 	b.get(network+"/port-groups").is(t, http.StatusOK).has(t, "The bridge of this kind of network does not", "disabled")
@@ -51,8 +51,8 @@ func TestPortGroupCreatedEditedAndGrantedOnPage(t *testing.T) {
 func TestAPIManagesPortGroups(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	network, _, _ := addressed(p)
-	api := p.program("ann", fleet.RoleAdmin, nil)
+	network, _, _ := addLeasedNetwork(p)
+	api := p.apiClient("ann", fleet.RoleAdmin, nil)
 	at := "/api/v1" + network + "/port-groups"
 	api.call("PUT", at+"/slow", `{"toGuest":{"averageKiB":1000},"fromGuest":{"averageKiB":500,"burstKiB":64}}`).is(t, http.StatusAccepted).has(t, `"kind":"network.apply"`)
 	api.call("PUT", at+"/slow", `{"vlan":{"id":20}}`).is(t, http.StatusUnprocessableEntity).has(t, "The bridge of this kind of network does not", `"vlan"`)

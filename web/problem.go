@@ -63,7 +63,7 @@ var humaTexts = map[string]string{
 
 // unreadForm matches encoding/json's error for a value that overflows its field's type, which huma passes on as text.
 // The submatch is the field's path without the names of embedded structs, which begin with a capital letter.
-var unreadForm = regexp.MustCompile(`^json: cannot unmarshal .* into Go struct field [^.]*\.(?:[A-Z]\w*\.)*(.+) of type \S+$`)
+var overflowPattern = regexp.MustCompile(`^json: cannot unmarshal .* into Go struct field [^.]*\.(?:[A-Z]\w*\.)*(.+) of type \S+$`)
 
 const noValue = "The field cannot hold this value."
 
@@ -76,7 +76,7 @@ func humaProblem(status int, text string, errs []error) *problemBody {
 		}
 		detail := d.ErrorDetail()
 		f := problemField{Location: strings.TrimPrefix(strings.TrimPrefix(detail.Location, "body"), "."), Message: said(detail.Message)}
-		if m := unreadForm.FindStringSubmatch(detail.Message); m != nil {
+		if m := overflowPattern.FindStringSubmatch(detail.Message); m != nil {
 			f = problemField{Location: m[1], Message: noValue}
 		}
 		p.Errors = append(p.Errors, f)

@@ -34,26 +34,26 @@ func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how f
 		return err
 	}
 	p := peopleview.ProjectPage{Actor: a, Project: project, Add: peopleview.MemberForm{User: in.User, Role: in.Role, Errors: how.errors}}
-	if !how.again() {
+	if !how.wasRefused() {
 		p.Add.Role = string(fleet.RoleMember)
 	}
 	for _, m := range members {
 		p.Members = append(p.Members, peopleview.MemberRow{UserID: m.UserID, Name: m.Name, Role: m.Role})
 	}
 	if policy.May(a, policy.Manage, "") {
-		users := pick{typ: "members", of: string(id), now: []string{in.User}, page: "/projects/" + string(id), all: c.QueryParam("all") != ""}
-		if p.Add.Users, err = s.choose(ctx, a, users); err != nil {
+		users := optionQuery{typ: "members", parentID: string(id), chosen: []string{in.User}, page: "/projects/" + string(id), all: c.QueryParam("all") != ""}
+		if p.Add.Users, err = s.selectOptions(ctx, a, users); err != nil {
 			return err
 		}
 	}
-	return s.showAs(c, how.status, a, projectFrame(project), peopleview.Project(p))
+	return s.showPageWithStatus(c, how.status, a, projectFrame(project), peopleview.Project(p))
 }
 
 // setMember sets a user's role in the project. An empty role removes the member.
-func (s *Server) setMember(c echo.Context, a fleet.Actor, in memberForm) (end, error) {
+func (s *Server) setMember(c echo.Context, a fleet.Actor, in memberForm) (formResponse, error) {
 	id := fleet.ProjectID(c.Param("id"))
 	err := s.Control.SetMember(c.Request().Context(), a, id, fleet.UserID(in.User), fleet.Role(in.Role))
-	return redraw(views.ProjectPath(id), func(c echo.Context) error { return s.projectPage(c, a, memberForm{}, first) }), err
+	return redrawForm(views.ProjectPath(id), func(c echo.Context) error { return s.projectPage(c, a, memberForm{}, firstShown) }), err
 }
 
 type projectForm struct {
@@ -70,7 +70,7 @@ func (in projectForm) input() identity.ProjectInput {
 }
 
 // askProject shows the form of the project in the path, or of a new project.
-func (s *Server) askProject(c echo.Context, a fleet.Actor, in projectForm, how formState) error {
+func (s *Server) showProjectForm(c echo.Context, a fleet.Actor, in projectForm, how formState) error {
 	ctx, id, f := c.Request().Context(), fleet.ProjectID(c.Param("id")), shell.Frame{Title: "New project"}
 	if id != "" {
 		p, err := s.Control.GetProject(ctx, a, id)
@@ -78,36 +78,36 @@ func (s *Server) askProject(c echo.Context, a fleet.Actor, in projectForm, how f
 			return err
 		}
 		f = projectFrame(p)
-		if !how.again() {
+		if !how.wasRefused() {
 			in = projectForm{p.Name, p.Description, string(p.DefaultPoolID), string(p.DefaultNetworkID)}
 		}
 	}
 	out := peopleview.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Pool: in.Pool, Network: in.Network, Errors: how.errors}
 	page, all := views.ProjectPath(id, "edit"), c.QueryParam("all") != ""
 	var err error
-	if out.Pools, err = s.choose(ctx, a, pick{typ: "default-pools", now: []string{in.Pool}, page: page, all: all}); err == nil {
-		out.Networks, err = s.choose(ctx, a, pick{typ: "default-networks", of: string(id), now: []string{in.Network}, page: page, all: all})
+	if out.Pools, err = s.selectOptions(ctx, a, optionQuery{typ: "default-pools", chosen: []string{in.Pool}, page: page, all: all}); err == nil {
+		out.Networks, err = s.selectOptions(ctx, a, optionQuery{typ: "default-networks", parentID: string(id), chosen: []string{in.Network}, page: page, all: all})
 	}
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, how.status, a, f, peopleview.ProjectEdit(out))
+	return s.showPageWithStatus(c, how.status, a, f, peopleview.ProjectEdit(out))
 }
 
-func (s *Server) createProject(c echo.Context, a fleet.Actor, in projectForm) (end, error) {
+func (s *Server) createProject(c echo.Context, a fleet.Actor, in projectForm) (formResponse, error) {
 	p, err := s.Control.CreateProject(c.Request().Context(), a, in.input())
 	return redirect(views.ProjectPath(p.ID)), err
 }
 
-func (s *Server) editProject(c echo.Context, a fleet.Actor, in projectForm) (end, error) {
+func (s *Server) editProject(c echo.Context, a fleet.Actor, in projectForm) (formResponse, error) {
 	p, err := s.Control.UpdateProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")), in.input())
 	return redirect(views.ProjectPath(p.ID)), err
 }
 
-func (s *Server) askDeleteProject() asking[none] {
+func (s *Server) confirmDeleteProject() formRenderer[emptyForm] {
 	return confirm(s, s.Control.GetProject, projectFrame, peopleview.ProjectDelete)
 }
 
-func (s *Server) deleteProject(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) deleteProject(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return redirect("/projects"), s.Control.DeleteProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")))
 }

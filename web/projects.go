@@ -10,9 +10,9 @@ import (
 )
 
 func (s *Server) listProjects(c echo.Context, a fleet.Actor) error {
-	projects, err := query.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
+	projects, err := query.ReadAllPages(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return err
 	}
-	return s.show(c, a, shell.Frame{Title: "Projects"}, peopleview.Projects(peopleview.ProjectsPage{Actor: a, Projects: projects}))
+	return s.showPage(c, a, shell.Frame{Title: "Projects"}, peopleview.Projects(peopleview.ProjectsPage{Actor: a, Projects: projects}))
 }

@@ -34,7 +34,7 @@ func TestProjectCreatedEditedAndDeletedWithMembers(t *testing.T) {
 }
 
 func TestProjectWithVMsNotDeleted(t *testing.T) {
-	p, project, _, _ := fleetOf(t)
+	p, project, _, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.post("/projects/"+string(project)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "The project still has 4 VMs. Delete them first.")
 	// Users who may not see a project get the same response as for a missing one.

@@ -9,18 +9,18 @@ import (
 )
 
 // imageOf returns the volume to publish: the pool is in the path, the volume and host are in the query.
-func imageOf(c echo.Context) control.Image {
+func volumeToPublish(c echo.Context) control.Image {
 	return control.Image{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
 
-func (s *Server) publishImage(c echo.Context, a fleet.Actor, _ none) (end, error) {
-	in := imageOf(c)
-	return stay(volumesOf(in), "Tenants may use "+in.Volume+" now."), s.Control.PublishImage(c.Request().Context(), a, in)
+func (s *Server) publishImage(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+	in := volumeToPublish(c)
+	return stayOnPage(volumesTab(in), "Tenants may use "+in.Volume+" now."), s.Control.PublishImage(c.Request().Context(), a, in)
 }
 
-func (s *Server) withdrawImage(c echo.Context, a fleet.Actor, _ none) (end, error) {
-	in := imageOf(c)
-	return stay(volumesOf(in), in.Volume+" is withdrawn from tenants."), s.Control.WithdrawImage(c.Request().Context(), a, in)
+func (s *Server) withdrawImage(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+	in := volumeToPublish(c)
+	return stayOnPage(volumesTab(in), in.Volume+" is withdrawn from tenants."), s.Control.WithdrawImage(c.Request().Context(), a, in)
 }
 
-func volumesOf(in control.Image) string { return views.TabPath(views.PoolPath(in.PoolID), "volumes") }
+func volumesTab(in control.Image) string { return views.TabPath(views.PoolPath(in.PoolID), "volumes") }

@@ -21,9 +21,9 @@ func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
 	p.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'br0', 'bridge')`, br0)
 	p.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, 'uplink', 'libvirt', '{"mode":"device","device":"eth1","portGroups":[{"name":"web"},{"name":"db"},{"name":"staff","restricted":true}]}')`, lan)
 	p.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT 'net', unnest($1::text[]), $2, 'assign', '{"active":true,"bridge":"br0","forward":"bridge"}'`, []fleet.NetworkID{br0, lan}, h)
-	admin := p.program("ann", fleet.RoleAdmin, nil)
-	mia := p.program("mia", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
-	olga := p.program("olga", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{office: fleet.RoleMember})
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
+	mia := p.apiClient("mia", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
+	olga := p.apiClient("olga", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{office: fleet.RoleMember})
 	theirs := admin.call("POST", "/api/v1/security-groups", fmt.Sprintf(`{"projectId":%q,"name":"theirs","spec":{}}`, office)).is(t, http.StatusCreated)
 	group := regexp.MustCompile(`"id":"([0-9a-f-]{36})"`).FindStringSubmatch(theirs.body)[1]
 	none := string(fleet.NewID[fleet.NetworkID]())
@@ -32,7 +32,7 @@ func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
 	strip := regexp.MustCompile(`staff|nemo5|[0-9a-f]{8}-[0-9a-f-]{27}|"reference":"[^"]*"`)
 	said := func(a answer) string { return fmt.Sprint(a.status, strip.ReplaceAllString(a.body, "")) }
 	n := 0
-	ask := func(who *program, project fleet.ProjectID, nic string) answer {
+	ask := func(who *apiClient, project fleet.ProjectID, nic string) answer {
 		n++
 		return who.call("POST", "/api/v1/vms", fmt.Sprintf(`{"projectId":%q,"hostId":%q,"name":"vm-%d","spec":{"cpus":1,"memoryMiB":128,"firmware":"bios","nics":[%s]}}`, project, h, n, nic))
 	}

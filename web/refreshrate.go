@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	listGap    = time.Second      // minimum interval between two events of a list; several changes share one event
-	maxGap     = 15 * time.Second // maximum interval, under any load
+	minListInterval    = time.Second      // minimum interval between two events of a list; several changes share one event
+	maxListInterval     = 15 * time.Second // maximum interval, under any load
 	loadWindow = 4 * time.Second  // maximum time over which the load is measured
 	// automatic page refreshes may use 1/refreshShare of the processors
 	refreshShare = 8
@@ -31,44 +31,44 @@ type refreshRate struct {
 	mu    sync.Mutex
 	since time.Time
 	busy  time.Duration // time spent on refreshes after since
-	need  time.Duration // time that the refreshes of one interval take with the budget's processors
+	timePerInterval  time.Duration // time that the refreshes of one interval take with the budget's processors
 }
 
 func newRefreshRate() *refreshRate {
 	return &refreshRate{budget: float64(runtime.GOMAXPROCS(0)) / refreshShare}
 }
 
-func (p *refreshRate) spent(d time.Duration) {
+func (p *refreshRate) addBusyTime(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy += d
 }
 
 // at returns the refresh interval for the time now, and the part of the interval over which events are spread.
-func (p *refreshRate) at(now time.Time) (gap, spread time.Duration) {
+func (p *refreshRate) interval(now time.Time) (gap, spread time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	gap = p.gap()
+	gap = p.clampedInterval()
 	switch passed := now.Sub(p.since); {
 	case p.since.IsZero():
 		p.since, p.busy = now, 0
 	case passed >= min(gap, loadWindow):
 		// The moving average keeps one slow second from changing the interval much.
 		took := time.Duration(float64(gap) * p.busy.Seconds() / passed.Seconds() / p.budget)
-		p.need, p.since, p.busy = (p.need+took)/2, now, 0
-		gap = p.gap()
+		p.timePerInterval, p.since, p.busy = (p.timePerInterval+took)/2, now, 0
+		gap = p.clampedInterval()
 	}
-	return gap, min(p.need, gap)
+	return gap, min(p.timePerInterval, gap)
 }
 
-func (p *refreshRate) gap() time.Duration { return min(max(p.need, listGap), maxGap) }
+func (p *refreshRate) clampedInterval() time.Duration { return min(max(p.timePerInterval, minListInterval), maxListInterval) }
 
 // refreshesAtOnce returns the limit of concurrent refreshes: twice the number of processors, because some refreshes
 // wait for the database.
-func refreshesAtOnce() int { return 2 * runtime.GOMAXPROCS(0) }
+func maxConcurrentRefreshes() int { return 2 * runtime.GOMAXPROCS(0) }
 
 // within returns a random duration from 0 up to spread.
-func within(spread time.Duration) time.Duration {
+func randomDelay(spread time.Duration) time.Duration {
 	if spread <= 0 {
 		return 0
 	}
@@ -82,14 +82,14 @@ const (
 	keyLeave = "leave"
 )
 
-func waited(c echo.Context, d time.Duration) {
+func addIdleTime(c echo.Context, d time.Duration) {
 	before, _ := c.Get(keyIdle).(time.Duration)
 	c.Set(keyIdle, before+d)
 }
 
 // idle frees the request's refresh slot. Handlers call it before they wait for other requests, and before they write
 // the response, which a slow client can delay.
-func idle(c echo.Context) {
+func freeRefreshSlot(c echo.Context) {
 	if leave, ok := c.Get(keyLeave).(func()); ok {
 		leave()
 	}
@@ -97,7 +97,7 @@ func idle(c echo.Context) {
 
 // measure is the middleware that limits concurrent refreshes, so that they do not delay users and hosts, and records
 // how long each refresh worked. The wait for a slot or for other requests does not count as work.
-func (s *Server) measure(next echo.HandlerFunc) echo.HandlerFunc {
+func (s *Server) limitRefreshes(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if r := routeOf(c); r.kind != page || !isRefresh(c) || strings.Contains(r.path, "/:id") {
 			return next(c)
@@ -115,7 +115,7 @@ func (s *Server) measure(next echo.HandlerFunc) echo.HandlerFunc {
 		leave := sync.OnceFunc(func() {
 			<-s.refreshes
 			idle, _ := c.Get(keyIdle).(time.Duration)
-			s.pace.spent(time.Since(began) - idle)
+			s.refreshRate.addBusyTime(time.Since(began) - idle)
 		})
 		defer leave()
 		c.Set(keyLeave, leave)

@@ -27,7 +27,7 @@ func said(s fleet.VMSpec, at string) (out string) {
 }
 
 // hostile maps descriptions to texts that every text field must refuse.
-var hostile = map[string]string{
+var hostileTexts = map[string]string{
 	"markup": `x'/><evil a="`, "a CDATA end": "x]]>", "NUL": "x\x00", "a bidirectional control character": "x\u202ey", "two lines": "x\ny", "an option and a command": "-x;id", "a path traversal": "../../etc/x",
 }
 
@@ -36,7 +36,7 @@ var hostile = map[string]string{
 func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fleet.VMSpec) (out []refusal) {
 	t.Helper()
 	add := func(what string, value any, says string) {
-		out = append(out, refusal{what: at + ": " + what, sent: sent{at: value}, says: says})
+		out = append(out, refusal{what: at + ": " + what, sent: requestValues{at: value}, says: says})
 	}
 	switch in.Kind {
 	case fleet.InputNumber:
@@ -58,8 +58,8 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 		for _, o := range in.Options[1:] {
 			all = append(all, o.Value)
 		}
-		if in.Named != "" {
-			all = append(all, in.Named)
+		if in.DefaultName != "" {
+			all = append(all, in.DefaultName)
 		}
 		says := fmt.Sprintf("Choose one of %s, or leave the field empty.", strings.Join(all, ", "))
 		add("a word that is none", "no-such", says)
@@ -69,7 +69,7 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 		if says == "" {
 			t.Fatalf("%s accepts NUL", at)
 		}
-		for what, value := range hostile {
+		for what, value := range hostileTexts {
 			if at == "spec.boot.cmdline" && !strings.ContainsAny(value, "\x00\u202e\n") {
 				continue // the kernel's command line may contain any printable text, which libvirt XML escapes
 			}
@@ -81,7 +81,7 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 }
 
 // ofFields returns cases for all fields in the tables of package fleet, so that new fields are covered automatically.
-func (r *refusing) ofFields(t *testing.T) (out []refusal) {
+func (r *refusalPortal) ofFields(t *testing.T) (out []refusal) {
 	t.Helper()
 	base := func() fleet.VMSpec {
 		return fleet.VMSpec{
@@ -94,23 +94,23 @@ func (r *refusing) ofFields(t *testing.T) (out []refusal) {
 			t.Fatalf("%s: %v", at, err)
 		}
 	}
-	for _, f := range fleet.Parts() {
+	for _, f := range fleet.OptionalFields() {
 		if f.Input.Section == "" {
 			continue // lists of rows, which other functions cover
 		}
-		out = append(out, ofField(t, "spec."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Take(&s, []byte(v)), f.Name); return s })...)
+		out = append(out, ofField(t, "spec."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Decode(&s, []byte(v)), f.Name); return s })...)
 	}
 	for _, f := range fleet.DiskFields {
-		out = append(out, ofField(t, "spec.disks[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Take(&s.Disks[0], []byte(v)), f.Name); return s })...)
+		out = append(out, ofField(t, "spec.disks[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Decode(&s.Disks[0], []byte(v)), f.Name); return s })...)
 	}
 	for _, f := range fleet.NICFields {
-		out = append(out, ofField(t, "spec.nics[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Take(&s.NICs[0], []byte(v)), f.Name); return s })...)
+		out = append(out, ofField(t, "spec.nics[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Decode(&s.NICs[0], []byte(v)), f.Name); return s })...)
 	}
 	for _, f := range fleet.DriveFields {
 		if f.Input.Kind != fleet.InputNumber {
 			continue
 		}
-		for _, c := range ofField(t, "spec.drives[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Take(&s.Drives[0], []byte(v)), f.Name); return s }) {
+		for _, c := range ofField(t, "spec.drives[0]."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Decode(&s.Drives[0], []byte(v)), f.Name); return s }) {
 			c.at, c.sent["spec.drives[0].slot"] = "spec.drives[0]."+f.Name, "cdrom2"
 			out = append(out, c)
 		}

@@ -17,16 +17,16 @@ import (
 )
 
 // sent holds the non-default values of a request by path, such as "spec.disks[0].bus".
-type sent map[string]any
+type requestValues map[string]any
 
 // refusal is a test case: a request that must be refused at a field with a message, without any write to the database.
 type refusal struct {
 	what string
-	sent sent
+	sent requestValues
 	at   string // empty: the path of the only value
 	says string
 
-	how    how
+	how    sender
 	status int // 0: 422
 }
 
@@ -37,10 +37,10 @@ func (c refusal) as(status int) refusal {
 }
 
 // how is the sender and the operation of a case's request.
-type how int
+type sender int
 
 const (
-	both      how = iota // a new VM, and an edit of a stopped VM
+	both      sender = iota // a new VM, and an edit of a stopped VM
 	created              // a new VM only
 	edited               // an edit only
 	onlineVM             // an edit of a running VM
@@ -50,9 +50,9 @@ const (
 )
 
 // refusing is a portal with the objects to which the refused requests refer.
-type refusing struct {
+type refusalPortal struct {
 	*portal
-	admin, tenant        *program
+	admin, tenant        *apiClient
 	host, other          fleet.HostID
 	project              fleet.ProjectID
 	stored, local, blind fleet.PoolID // the pool of the VMs, a pool of the other host only, a pool without a host
@@ -61,11 +61,11 @@ type refusing struct {
 	tables, last         string         // the query that detects writes, and the query's last result
 }
 
-func newRefusing(t *testing.T) *refusing {
+func newRefusalPortal(t *testing.T) *refusalPortal {
 	t.Helper()
 	p := newPortal(t)
-	r := &refusing{portal: p, project: p.addProject("shop"), host: p.addHost("host-1", 0), other: p.addHost("host-2", 0)}
-	p.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', $1::text::jsonb), '{inventory,hugePages}', '[{"sizeKiB":2048,"total":600,"free":600}]')`, mustJSON(fleet.PartNames()))
+	r := &refusalPortal{portal: p, project: p.addProject("shop"), host: p.addHost("host-1", 0), other: p.addHost("host-2", 0)}
+	p.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', $1::text::jsonb), '{inventory,hugePages}', '[{"sizeKiB":2048,"total":600,"free":600}]')`, mustJSON(fleet.OptionalFieldNames()))
 	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', '[{"device":"pci/0000:41:00.0","iommu":"7"},{"device":"usb/046d:c52b"},{"device":"pci/0000:42:00.0"},{"device":"blk/ata-A","busy":"mounted"}]') WHERE id = $1`, r.host)
 	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', $2::text::jsonb) WHERE id = $1`, r.host, mustJSON(fleet.NICLimitGaps("The kernel lacks sch_sfq.")))
 	r.stored, r.local, r.blind = p.addPool("nfs", r.host, r.other), p.addPool("far", r.other), p.addPool("blind")
@@ -76,8 +76,8 @@ func newRefusing(t *testing.T) *refusing {
 		vm.Spec.Disks = []fleet.Disk{{PoolID: r.stored, Volume: vm.Name + "-1.qcow2", SizeBytes: 2 << 30}}
 	}
 	r.off, r.on = p.addVM(r.project, r.host, "off", fleet.Stopped, disk), p.addVM(r.project, r.host, "on", fleet.Running, disk)
-	r.admin = p.program("ann", fleet.RoleAdmin, nil)
-	r.tenant = p.program("tom", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{r.project: fleet.RoleMember})
+	r.admin = p.apiClient("ann", fleet.RoleAdmin, nil)
+	r.tenant = p.apiClient("tom", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{r.project: fleet.RoleMember})
 	r.fresh = map[string]any{
 		"projectId": r.project, "name": "fresh", "labels": map[string]any{"env": "test"}, "description": "A VM", "spec": map[string]any{
 			"cpus": 2, "memoryMiB": 1024, "firmware": "uefi", "disks": []any{map[string]any{"poolId": r.stored, "sizeBytes": 1 << 30}}, "nics": []any{map[string]any{"network": "default"}},
@@ -110,7 +110,7 @@ func newRefusing(t *testing.T) *refusing {
 }
 
 // written returns, for each table, the number of rows and the last transaction that wrote a row.
-func (r *refusing) written(t *testing.T) (out string) {
+func (r *refusalPortal) written(t *testing.T) (out string) {
 	t.Helper()
 	if err := r.pool.QueryRow(t.Context(), r.tables).Scan(&out); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func (r *refusing) written(t *testing.T) (out string) {
 }
 
 // nothingWritten fails if anything was written since the last call.
-func (r *refusing) nothingWritten(t *testing.T, what string) {
+func (r *refusalPortal) expectNoWrites(t *testing.T, what string) {
 	t.Helper()
 	now := r.written(t)
 	if r.last != "" && r.last != now {
@@ -129,7 +129,7 @@ func (r *refusing) nothingWritten(t *testing.T, what string) {
 }
 
 // asIs returns the body of an edit that leaves the VM unchanged.
-func (r *refusing) asIs(t *testing.T, id fleet.VMID) map[string]any {
+func (r *refusalPortal) unchangedEdit(t *testing.T, id fleet.VMID) map[string]any {
 	t.Helper()
 	a := r.admin.call("GET", "/api/v1/vms/"+string(id), "").is(t, http.StatusOK)
 	var vm map[string]any
@@ -141,13 +141,13 @@ func (r *refusing) asIs(t *testing.T, id fleet.VMID) map[string]any {
 	return map[string]any{"name": vm["name"], "labels": vm["labels"], "description": vm["description"], "spec": spec}
 }
 
-var placeForm = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9]*)(?:\[(\d+)\])?$`)
+var pathElement = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9]*)(?:\[(\d+)\])?$`)
 
 // put sets the value at the path place in the JSON object in. Lists grow as needed, with empty objects.
 func put(t *testing.T, in map[string]any, place string, value any) {
 	t.Helper()
 	name, rest, more := strings.Cut(place, ".")
-	m := placeForm.FindStringSubmatch(name)
+	m := pathElement.FindStringSubmatch(name)
 	if m == nil {
 		t.Fatalf("%q is not a valid path", place)
 	}
@@ -190,7 +190,7 @@ func deep(t *testing.T, in map[string]any) (out map[string]any) {
 const maxErrorSize = 32 << 10
 
 // refuses sends the case's values in body and fails unless the response is the refusal that the case expects.
-func (r *refusing) refuses(t *testing.T, c refusal, by *program, method, path string, body map[string]any) {
+func (r *refusalPortal) expectRefusal(t *testing.T, c refusal, by *apiClient, method, path string, body map[string]any) {
 	t.Helper()
 	at := c.at
 	body = deep(t, body)
@@ -200,7 +200,7 @@ func (r *refusing) refuses(t *testing.T, c refusal, by *program, method, path st
 		}
 	}
 	a := by.call(method, path, mustJSON(body), "If-Match", "")
-	r.nothingWritten(t, c.what+": "+method+" "+path)
+	r.expectNoWrites(t, c.what+": "+method+" "+path)
 	var p problem
 	if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("%s: %s %s: %d %.400s is not a problem response: %v", c.what, method, path, a.status, a.body, err)
@@ -223,36 +223,36 @@ func (r *refusing) refuses(t *testing.T, c refusal, by *program, method, path st
 }
 
 // tried sends the case's request for all its operations. off and on are unchanged edits of a stopped and a running VM.
-func (r *refusing) tried(t *testing.T, c refusal, off, on map[string]any) {
+func (r *refusalPortal) try(t *testing.T, c refusal, off, on map[string]any) {
 	t.Helper()
 	const all, one = "/api/v1/vms", "/api/v1/vms/"
 	switch c.how {
 	case created:
-		r.refuses(t, c, r.admin, "POST", all, r.fresh)
+		r.expectRefusal(t, c, r.admin, "POST", all, r.fresh)
 	case both:
-		r.refuses(t, c, r.admin, "POST", all, r.fresh)
-		r.refuses(t, c, r.admin, "PATCH", one+string(r.off), off)
+		r.expectRefusal(t, c, r.admin, "POST", all, r.fresh)
+		r.expectRefusal(t, c, r.admin, "PATCH", one+string(r.off), off)
 	case edited:
-		r.refuses(t, c, r.admin, "PATCH", one+string(r.off), off)
+		r.expectRefusal(t, c, r.admin, "PATCH", one+string(r.off), off)
 	case onlineVM:
-		r.refuses(t, c, r.admin, "PATCH", one+string(r.on), on)
+		r.expectRefusal(t, c, r.admin, "PATCH", one+string(r.on), on)
 	case bulkNames:
-		r.refuses(t, c, r.admin, "POST", all+"/bulk-create", r.fresh)
+		r.expectRefusal(t, c, r.admin, "POST", all+"/bulk-create", r.fresh)
 	case tenant:
-		r.refuses(t, c, r.tenant, "POST", all, r.fresh)
+		r.expectRefusal(t, c, r.tenant, "POST", all, r.fresh)
 	case tenants:
-		r.refuses(t, c, r.tenant, "PATCH", one+string(r.off), off)
+		r.expectRefusal(t, c, r.tenant, "PATCH", one+string(r.off), off)
 	}
 }
 
 // leastTried is the minimum number of cases. It detects generated cases that went missing.
-const leastTried = 250
+const minCases = 250
 
 func TestInvalidRequestsRefusedAtFieldWithoutWrites(t *testing.T) {
 	t.Parallel()
-	r := newRefusing(t)
-	off, on := r.asIs(t, r.off), r.asIs(t, r.on)
-	r.nothingWritten(t, "no request")
+	r := newRefusalPortal(t)
+	off, on := r.unchangedEdit(t, r.off), r.unchangedEdit(t, r.on)
+	r.expectNoWrites(t, "no request")
 	cases := slices.Concat(r.ofFields(t), r.ofNames(), r.ofHardware(), r.ofDevices(), r.ofContradictions(), r.ofPolicies(), r.ofSources(), r.ofFirstBoot(), r.ofTenants(t), r.ofEdits())
 	seen := map[string]bool{}
 	for _, c := range cases {
@@ -260,10 +260,10 @@ func TestInvalidRequestsRefusedAtFieldWithoutWrites(t *testing.T) {
 			t.Errorf("%s: two cases have this name", c.what)
 		}
 		seen[c.what] = true
-		r.tried(t, c, off, on)
+		r.try(t, c, off, on)
 	}
-	if len(seen) < leastTried {
-		t.Errorf("%d cases, want at least %d", len(seen), leastTried)
+	if len(seen) < minCases {
+		t.Errorf("%d cases, want at least %d", len(seen), minCases)
 	}
 	t.Logf("%d refusals", len(seen))
 

@@ -14,7 +14,7 @@ import (
 // infrastructure administrators the form ignores these settings and lists them line by line.
 func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 	t.Parallel()
-	r := newRefusing(t)
+	r := newRefusalPortal(t)
 	admin, tom := r.browser(), r.browser()
 	for b, name := range map[*browser]string{admin: "ann", tom: "tom"} {
 		b.post("/sign-in", url.Values{"name": {name}, "password": {goodPassword}}).is(t, http.StatusSeeOther)
@@ -28,7 +28,7 @@ func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 	send(admin, domain("", "")).is(t, http.StatusOK)
 	send(tom, domain("", "")).is(t, http.StatusOK)
 	r.last = ""
-	r.nothingWritten(t, "nobody")
+	r.expectNoWrites(t, "nobody")
 	for what, c := range map[string]struct{ head, devices, line, listed string }{
 		"QEMU's command line":     {"<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><qemu:arg value='-monitor'/></qemu:commandline>", "", "Line 5", ""},
 		"a PCI device":            {"", "<hostdev mode='subsystem' type='pci'/>", "Line 7", ""},
@@ -49,7 +49,7 @@ func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 		if text := html.UnescapeString(a.main()); a.status != http.StatusOK || !strings.Contains(text, cmp.Or(c.listed, "Ignored, because it affects more than the VM: 1 line.")) || c.listed == "" && !strings.Contains(text, c.line) {
 			t.Errorf("%s, by an administrator: %d %.300s", what, a.status, text)
 		}
-		r.nothingWritten(t, what)
+		r.expectNoWrites(t, what)
 	}
 	for what, c := range map[string]struct{ xml, says string }{
 		"an external entity":   {"<!DOCTYPE d [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><domain/>", "Line 1: a document type is not read"},
@@ -65,6 +65,6 @@ func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 				t.Errorf("%s, by %s: %d %.600s", what, by, a.status, text)
 			}
 		}
-		r.nothingWritten(t, what)
+		r.expectNoWrites(t, what)
 	}
 }

@@ -27,7 +27,7 @@ import (
 // Pages contain no constant secret, such as an anti-forgery token, so their compressed size reveals none (BREACH
 // attack). Streams and exports bypass it; static files are compressed in advance, at a higher level. zstd is off,
 // because browsers accept zstd over TLS only and its encoders hold megabytes.
-var zip = func() func(http.Handler) http.HandlerFunc {
+var gzipMiddleware = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(1400), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false))
 	if err != nil {
 		panic(err) // the options are constants
@@ -39,15 +39,15 @@ var zip = func() func(http.Handler) http.HandlerFunc {
 // pages that a user opens, not for automatic refreshes.
 var brotlis = sync.Pool{New: func() any { return brotli.NewWriterV2(nil, 1) }}
 
-func takesBrotli(c echo.Context) bool {
-	return !isHX(c) && static.Takes(c.Request().Header.Get(echo.HeaderAcceptEncoding), "br")
+func acceptsBrotli(c echo.Context) bool {
+	return !isHTMX(c) && static.AcceptsEncoding(c.Request().Header.Get(echo.HeaderAcceptEncoding), "br")
 }
 
-func isHX(c echo.Context) bool { return c.Request().Header.Get("HX-Request") == "true" }
+func isHTMX(c echo.Context) bool { return c.Request().Header.Get("HX-Request") == "true" }
 
 // target returns the id of the element that htmx will fill with the response; empty for a request without htmx.
-func target(c echo.Context) string {
-	if !isHX(c) {
+func htmxTarget(c echo.Context) string {
+	if !isHTMX(c) {
 		return ""
 	}
 	return c.Request().Header.Get("HX-Target")
@@ -58,18 +58,18 @@ func target(c echo.Context) string {
 func isRefresh(c echo.Context) bool {
 	h := c.Request().Header
 	return c.Request().Method == http.MethodGet && (routeOf(c).kind == stream ||
-		isHX(c) && h.Get("HX-Target") != "" && h.Get("HX-Target") == h.Get("HX-Trigger"))
+		isHTMX(c) && h.Get("HX-Target") != "" && h.Get("HX-Target") == h.Get("HX-Trigger"))
 }
 
 // show answers with body in the frame f. If htmx requests one element, the answer is only the part of body inside
 // @templ.Fragment(id) with that element's id. First render and update share this code path.
-func (s *Server) show(c echo.Context, a fleet.Actor, f shell.Frame, body templ.Component) error {
-	return s.showAs(c, http.StatusOK, a, f, body)
+func (s *Server) showPage(c echo.Context, a fleet.Actor, f shell.Frame, body templ.Component) error {
+	return s.showPageWithStatus(c, http.StatusOK, a, f, body)
 }
 
 // showAs is show with a status: 422 for a form with its errors.
-func (s *Server) showAs(c echo.Context, status int, a fleet.Actor, f shell.Frame, body templ.Component) error {
-	if id := target(c); id != "" {
+func (s *Server) showPageWithStatus(c echo.Context, status int, a fleet.Actor, f shell.Frame, body templ.Component) error {
+	if id := htmxTarget(c); id != "" {
 		var out bytes.Buffer
 		if err := templ.RenderFragments(c.Request().Context(), &out, body, id); err != nil {
 			return err
@@ -77,63 +77,63 @@ func (s *Server) showAs(c echo.Context, status int, a fleet.Actor, f shell.Frame
 		if out.Len() == 0 {
 			return fleet.Errorf(fleet.NotFound, "This part of the page no longer exists. Reload the page.")
 		}
-		return s.send(c, status, out.Bytes())
+		return s.sendHTML(c, status, out.Bytes())
 	}
 	f.Actor = a
 	if err := s.loadFrame(c, &f); err != nil {
 		return err
 	}
-	return s.write(c, status, shell.Layout(f, body))
+	return s.writePage(c, status, shell.Layout(f, body))
 }
 
 // part answers htmx with a fragment that has a separate address: a menu, a level of the tree, suggestions. Without
 // scripts it answers with a page that contains the fragment.
-func (s *Server) part(c echo.Context, a fleet.Actor, title string, piece templ.Component) error {
-	if isHX(c) {
-		return s.write(c, http.StatusOK, piece)
+func (s *Server) writeFragment(c echo.Context, a fleet.Actor, title string, piece templ.Component) error {
+	if isHTMX(c) {
+		return s.writePage(c, http.StatusOK, piece)
 	}
-	return s.show(c, a, shell.Frame{Title: title}, shell.Piece(title, piece))
+	return s.showPage(c, a, shell.Frame{Title: title}, shell.FragmentPage(title, piece))
 }
 
 // write answers with the rendered page. It renders into memory first, so that a render error can still become
 // an error response.
-func (s *Server) write(c echo.Context, status int, page templ.Component) error {
+func (s *Server) writePage(c echo.Context, status int, page templ.Component) error {
 	out := getBuffer()
 	defer putBuffer(out)
 	// An error page must be rendered even after the request's deadline; rendering makes no queries that could hang.
 	if err := page.Render(context.WithoutCancel(c.Request().Context()), out); err != nil {
 		return err
 	}
-	return s.send(c, status, out.Bytes())
+	return s.sendHTML(c, status, out.Bytes())
 }
 
 // buffers pools memory for rendered pages: a list of a hundred rows takes a quarter of a megabyte.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+var pageBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-func getBuffer() *bytes.Buffer { return buffers.Get().(*bytes.Buffer) }
+func getBuffer() *bytes.Buffer { return pageBuffers.Get().(*bytes.Buffer) }
 
 // putBuffer returns a buffer to the pool, unless an unusually large page has enlarged it.
 func putBuffer(b *bytes.Buffer) {
 	if b.Cap() <= 1<<20 {
 		b.Reset()
-		buffers.Put(b)
+		pageBuffers.Put(b)
 	}
 }
 
-func (s *Server) send(c echo.Context, status int, html []byte) error {
-	idle(c)
-	if takesBrotli(c) {
+func (s *Server) sendHTML(c echo.Context, status int, html []byte) error {
+	freeRefreshSlot(c)
+	if acceptsBrotli(c) {
 		return sendBrotli(c, status, html)
 	}
-	return sendTo(c.Response(), c.Request(), status, html)
+	return writeCompressed(c.Response(), c.Request(), status, html)
 }
 
-func sendTo(to http.ResponseWriter, r *http.Request, status int, html []byte) (err error) {
+func writeCompressed(to http.ResponseWriter, r *http.Request, status int, html []byte) (err error) {
 	h := to.Header()
 	h.Set(echo.HeaderContentType, "text/html; charset=utf-8")
 	h.Set(echo.HeaderVary, "HX-Request, HX-Target")
 	h.Set(echo.HeaderContentLength, strconv.Itoa(len(html))) // of the uncompressed text; zip corrects the header when it compresses
-	zip(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	gzipMiddleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		_, err = w.Write(html)
 	})).ServeHTTP(to, r)

@@ -18,13 +18,13 @@ import (
 const maxValues = 25_000
 
 // room is a list or map in a request body, at the path at, whose size the schema does not limit.
-type room struct {
+type unlimitedList struct {
 	at      string
 	element string // smallest valid element, as JSON
 	named   bool
 }
 
-func (r room) filled(n int) json.RawMessage {
+func (r unlimitedList) filled(n int) json.RawMessage {
 	var b strings.Builder
 	for i := range n {
 		if b.WriteByte(','); r.named {
@@ -39,8 +39,8 @@ func (r room) filled(n int) json.RawMessage {
 	return json.RawMessage(ends[:1] + strings.TrimPrefix(b.String(), ",") + ends[1:])
 }
 
-func (d *description) least(s schema) string {
-	kind := fmt.Sprint(d.form(s).Type)
+func (d *description) smallestValue(s schema) string {
+	kind := fmt.Sprint(d.resolve(s).Type)
 	for _, of := range [][2]string{{"object", "{}"}, {"array", "[]"}, {"string", `""`}, {"boolean", "true"}} {
 		if strings.Contains(kind, of[0]) {
 			return of[1]
@@ -50,23 +50,23 @@ func (d *description) least(s schema) string {
 }
 
 // rooms returns the lists and maps below a schema that have no size limit. at is the path of the schema.
-func (d *description) rooms(t *testing.T, s schema, at string) (out []room) {
+func (d *description) unlimitedLists(t *testing.T, s schema, at string) (out []unlimitedList) {
 	t.Helper()
-	s = d.form(s)
+	s = d.resolve(s)
 	if strings.Count(at, ".") > 8 {
 		t.Fatalf("%s: the schema is recursive", at)
 	}
 	if s.Items != nil {
-		out = append(out, room{at: at, element: d.least(*s.Items)})
-		out = append(out, d.rooms(t, *s.Items, at+"[0]")...)
+		out = append(out, unlimitedList{at: at, element: d.smallestValue(*s.Items)})
+		out = append(out, d.unlimitedLists(t, *s.Items, at+"[0]")...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		out = append(out, d.rooms(t, s.Properties[name], strings.TrimPrefix(at+"."+name, "."))...)
+		out = append(out, d.unlimitedLists(t, s.Properties[name], strings.TrimPrefix(at+"."+name, "."))...)
 	}
 	var of schema
 	// additionalProperties is either a schema or a boolean
 	if len(s.AdditionalProperties) > 0 && json.Unmarshal(s.AdditionalProperties, &of) == nil {
-		out = append(out, room{at: at, element: d.least(of), named: true})
+		out = append(out, unlimitedList{at: at, element: d.smallestValue(of), named: true})
 	}
 	return out
 }
@@ -75,8 +75,8 @@ func (d *description) rooms(t *testing.T, s schema, at string) (out []room) {
 // small response, and a longer list must be refused before the request is decoded.
 func TestLargeListsInRequestsBounded(t *testing.T) {
 	t.Parallel()
-	r := newRefusing(t)
-	edit := r.asIs(t, r.off)
+	r := newRefusalPortal(t)
+	edit := r.unchangedEdit(t, r.off)
 	var api description
 	if err := json.Unmarshal([]byte(r.admin.call("GET", "/api/v1/openapi.json", "").body), &api); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestLargeListsInRequestsBounded(t *testing.T) {
 		}
 		for method, op := range api.Paths[path] {
 			for _, content := range op.RequestBody.Content {
-				for i, room := range api.rooms(t, content.Schema, "") {
+				for i, room := range api.unlimitedLists(t, content.Schema, "") {
 					what := method + " " + path
 					asked := func(n int) answer {
 						body := deep(t, bases[what])

@@ -17,8 +17,8 @@ import (
 func TestRogueHostAffectsOnlyItself(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
-	m, rogue := p.joined(agentURL, "h1"), p.joined(agentURL, "rogue")
-	session := rogue.hear(t, "rogue")
+	m, rogue := p.joinHost(agentURL, "h1"), p.joinHost(agentURL, "rogue")
+	session := rogue.hello(t, "rogue")
 	for _, pool := range []string{"given", "not-given"} {
 		in := control.CreatePool{Name: pool, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + pool}, HostIDs: []fleet.HostID{m.id}}
 		if pool == "given" {
@@ -86,7 +86,7 @@ func TestRogueHostAffectsOnlyItself(t *testing.T) {
 	if n := p.count("networks WHERE name <> 'default'") + p.count("found_vms"); n != 0 {
 		t.Errorf("%d rows from the host's reports are left", n)
 	}
-	for _, path := range []string{wire.PathJobs + "%00/finish", wire.PathJobs + "%00/progress", wire.PathPair + "%00", wire.PathConsole + "%00"} {
+	for _, path := range []string{wire.PathJobs + "%00/finish", wire.PathJobs + "%00/progress", wire.PathRelay + "%00", wire.PathConsole + "%00"} {
 		method, body := http.MethodPost, fmt.Sprintf(`{"seq":%d,"outcome":"done"}`, rogue.seq+1)
 		if isPair(path) {
 			method = http.MethodGet

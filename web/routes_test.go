@@ -17,7 +17,7 @@ func TestEveryRouteIsInTheTable(t *testing.T) {
 	s := New(Options{Control: control.New(nil, control.Options{}), Hub: notify.NewHub()})
 	for of, served := range map[bool][]*echo.Route{false: s.pages.Routes(), true: s.agents.Routes()} {
 		for _, r := range served {
-			if line, ok := s.table[r.Method+" "+r.Path]; !ok || line.kind.ofAgents() != of {
+			if line, ok := s.table[r.Method+" "+r.Path]; !ok || line.kind.isAgentRoute() != of {
 				t.Errorf("%s %s is not in the table of routes.go, which defines the permission (agent route: %v)", r.Method, r.Path, of)
 			}
 		}
@@ -38,10 +38,10 @@ func TestRoutesWithoutPermissionListed(t *testing.T) {
 	}
 	s := New(Options{Control: control.New(nil, control.Options{}), Hub: notify.NewHub()})
 	for name, r := range s.table {
-		if r.right == anyone && !open[name] {
+		if r.right == noPermission && !open[name] {
 			t.Errorf("%s requires no permission", name)
 		}
-		if (r.right == policy.AgentTalk) != (r.kind.ofAgents() && r.kind != joining) {
+		if (r.right == policy.ActAsAgent) != (r.kind.isAgentRoute() && r.kind != joinTokenProof) {
 			t.Errorf("%s: an agent route on the wrong listener", name)
 		}
 	}

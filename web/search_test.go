@@ -8,7 +8,7 @@ import (
 )
 
 func TestSearchFindsVMsByAddressAndMAC(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	host, old := p.addHost("host-9", 0), fleet.NewID[fleet.VMID]()
 	p.exec("INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'legacy', $3)", host, old,
 		mustJSON(fleet.VMStatus{Power: fleet.Running, NICs: []fleet.NICState{{MAC: "52:54:00:99:00:01", Addresses: []string{"10.4.9.9"}}}}))

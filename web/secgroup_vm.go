@@ -22,26 +22,26 @@ type nicForm struct {
 	MAC        string                  `form:"mac"`
 	Generation int64                   `form:"generation"`
 	Groups     []fleet.SecurityGroupID `form:"group"`
-	Guard      string                  `form:"guard"`
+	AntiSpoofing      string                  `form:"guard"`
 }
 
-func (s *Server) askNIC(c echo.Context, a fleet.Actor, in nicForm, how formState) error {
+func (s *Server) showNICForm(c echo.Context, a fleet.Actor, in nicForm, how formState) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	if !how.again() {
+	if !how.wasRefused() {
 		in.MAC = c.QueryParam("mac")
 	}
 	nic := nicOf(vm, in.MAC)
 	if nic == nil {
 		return fleet.Errorf(fleet.NotFound, "The VM %s has no such NIC.", vm.Name)
 	}
-	if !how.again() {
-		in.Groups, in.Guard = nic.SecurityGroups, ""
-		if nic.Guarded() {
-			in.Guard = "yes"
+	if !how.wasRefused() {
+		in.Groups, in.AntiSpoofing = nic.SecurityGroups, ""
+		if nic.HasAntiSpoofing() {
+			in.AntiSpoofing = "yes"
 		}
 	}
 	all, err := s.Control.SecurityGroupsFor(ctx, a, vm.ProjectID)
@@ -52,8 +52,8 @@ func (s *Server) askNIC(c echo.Context, a fleet.Actor, in nicForm, how formState
 	if nic.DefaultGroups {
 		follow = nic.PortGroup
 	}
-	return s.showAs(c, how.status, a, vmFrame(vm), groupview.NICFilters(groupview.NICForm{
-		Follow: follow, VM: vm, MAC: nic.MAC, Guard: in.Guard != "", May: policy.May(a, policy.InfraChange, ""), Groups: groupview.NICChoices(all, in.Groups), Errors: how.errors,
+	return s.showPageWithStatus(c, how.status, a, vmFrame(vm), groupview.NICFilters(groupview.NICForm{
+		PortGroup: follow, VM: vm, MAC: nic.MAC, AntiSpoofing: in.AntiSpoofing != "", MayTurnOff: policy.May(a, policy.InfraChange, ""), Groups: groupview.NICChoices(all, in.Groups), Errors: how.errors,
 	}))
 }
 
@@ -66,7 +66,7 @@ func nicOf(vm fleet.VMView, mac string) *fleet.NIC {
 	return nil
 }
 
-func (s *Server) setNIC(c echo.Context, a fleet.Actor, in nicForm) (end, error) {
+func (s *Server) setNIC(c echo.Context, a fleet.Actor, in nicForm) (formResponse, error) {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
@@ -76,20 +76,20 @@ func (s *Server) setNIC(c echo.Context, a fleet.Actor, in nicForm) (end, error) 
 	if nic == nil {
 		return nil, fleet.Errorf(fleet.NotFound, "The VM %s has no such NIC.", vm.Name)
 	}
-	guard := in.Guard != ""
+	guard := in.AntiSpoofing != ""
 	nic.SecurityGroups, nic.AntiSpoofing = in.Groups, &guard
 	_, _, err = s.Control.UpdateVM(ctx, a, vm.ID, control.UpdateVM{Spec: &vm.Spec, IfGeneration: in.Generation})
-	return stay(views.VMPath(vm.ID), "The filter of the NIC "+in.MAC+" is queued on the host."), err
+	return stayOnPage(views.VMPath(vm.ID), "The filter of the NIC "+in.MAC+" is queued on the host."), err
 }
 
 // testPass shows the traffic test: its form and, once submitted, the result. The form is sent by GET, so that users can
 // share the address of a result.
-func (s *Server) testPass(c echo.Context, a fleet.Actor) error {
+func (s *Server) trafficTestPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	p := groupview.TestPage{
 		Actor: a,
-		From:  strings.TrimSpace(c.QueryParam("from")), FromCard: strings.TrimSpace(c.QueryParam("fromCard")),
-		To: strings.TrimSpace(c.QueryParam("to")), ToCard: strings.TrimSpace(c.QueryParam("toCard")),
+		From:  strings.TrimSpace(c.QueryParam("from")), FromNIC: strings.TrimSpace(c.QueryParam("fromCard")),
+		To: strings.TrimSpace(c.QueryParam("to")), ToNIC: strings.TrimSpace(c.QueryParam("toCard")),
 		Protocol: c.QueryParam("protocol"), Port: strings.TrimSpace(c.QueryParam("port")),
 	}
 	vms, err := s.Control.ListVMs(ctx, a, fleet.Query{Limit: 100})
@@ -102,7 +102,7 @@ func (s *Server) testPass(c echo.Context, a fleet.Actor) error {
 	status := http.StatusOK
 	if p.From != "" || p.To != "" {
 		var refused *fleet.Error
-		answer, err := s.wouldPass(c, a, p)
+		answer, err := s.predictPass(c, a, p)
 		switch {
 		case err == nil:
 			p.Answer = &answer
@@ -112,10 +112,10 @@ func (s *Server) testPass(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 	}
-	return s.showAs(c, status, a, shell.Frame{Title: "Traffic test"}, groupview.Test(p))
+	return s.showPageWithStatus(c, status, a, shell.Frame{Title: "Traffic test"}, groupview.Test(p))
 }
 
-func (s *Server) wouldPass(c echo.Context, a fleet.Actor, p groupview.TestPage) (fleet.PassAnswer, error) {
+func (s *Server) predictPass(c echo.Context, a fleet.Actor, p groupview.TestPage) (fleet.PassAnswer, error) {
 	q := fleet.PassQuestion{Protocol: fleet.Protocol(p.Protocol)}
 	var checks fleet.Checks
 	if p.Port != "" && (q.Protocol == fleet.TCP || q.Protocol == fleet.UDP) {
@@ -126,8 +126,8 @@ func (s *Server) wouldPass(c echo.Context, a fleet.Actor, p groupview.TestPage) 
 		q.Port = port
 	}
 	var err error
-	if q.From, err = s.passEnd(c, a, p.From, p.FromCard, "from", &checks); err == nil {
-		q.To, err = s.passEnd(c, a, p.To, p.ToCard, "to", &checks)
+	if q.From, err = s.resolvePassEnd(c, a, p.From, p.FromNIC, "from", &checks); err == nil {
+		q.To, err = s.resolvePassEnd(c, a, p.To, p.ToNIC, "to", &checks)
 	}
 	if err == nil {
 		err = checks.Err()
@@ -135,12 +135,12 @@ func (s *Server) wouldPass(c echo.Context, a fleet.Actor, p groupview.TestPage) 
 	if err != nil {
 		return fleet.PassAnswer{}, err
 	}
-	return s.Control.WouldPass(c.Request().Context(), a, q)
+	return s.Control.CheckConnection(c.Request().Context(), a, q)
 }
 
 // passEnd resolves an endpoint of the traffic test from the typed text: an address, or a VM by name or id. nic selects
 // the VM's NIC by MAC or IP address. Errors are added to checks, at fields below at.
-func (s *Server) passEnd(c echo.Context, a fleet.Actor, text, nic, at string, checks *fleet.Checks) (e fleet.PassEnd, err error) {
+func (s *Server) resolvePassEnd(c echo.Context, a fleet.Actor, text, nic, at string, checks *fleet.Checks) (e fleet.PassEnd, err error) {
 	if _, err := netip.ParseAddr(text); err == nil || text == "" {
 		return fleet.PassEnd{Address: text}, nil
 	}

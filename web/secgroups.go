@@ -22,8 +22,8 @@ func groupFrame(g fleet.SecurityGroupView) shell.Frame { return shell.Frame{Titl
 
 func (s *Server) listSecurityGroups(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter security groups", Placeholder: "name:web*"}
-	p := &groupview.ListPage{List: s.listOf(c, fleet.TypeSecurityGroup.Is().Plural, "name", groupview.Columns, f), Actor: a}
-	if p.Groups, err = fill(c, a, &p.List, queryOf(c), s.Control.ListSecurityGroups); err != nil {
+	p := &groupview.ListPage{List: s.listOf(c, fleet.TypeSecurityGroup.Info().Plural, "name", groupview.Columns, f), Actor: a}
+	if p.Groups, err = fillList(c, a, &p.List, queryOf(c), s.Control.ListSecurityGroups); err != nil {
 		return err
 	}
 	return s.showList(c, a, shell.Frame{Title: "Security groups"}, p.List, groupview.List(p))
@@ -39,7 +39,7 @@ func groupRow(g fleet.SecurityGroupView) []string {
 }
 
 func (s *Server) exportSecurityGroups(c echo.Context, a fleet.Actor) error {
-	return export(s, c, a, "security-groups.csv", queryOf(c), s.Control.ListSecurityGroups, groupHead, groupRow)
+	return exportCSV(s, c, a, "security-groups.csv", queryOf(c), s.Control.ListSecurityGroups, groupHead, groupRow)
 }
 
 type groupForm struct {
@@ -48,41 +48,41 @@ type groupForm struct {
 	Description string          `form:"description"`
 }
 
-func (s *Server) askSecurityGroup(c echo.Context, a fleet.Actor, in groupForm, how formState) (err error) {
+func (s *Server) showSecurityGroupForm(c echo.Context, a fleet.Actor, in groupForm, how formState) (err error) {
 	f := groupview.Form{Name: in.Name, Project: string(in.Project), Description: in.Description, Errors: how.errors}
-	projects := pick{typ: "projects", now: []string{f.Project}, page: "/security-groups/new", all: c.QueryParam("all") != ""}
-	if f.Projects, err = s.choose(c.Request().Context(), a, projects); err != nil {
+	projects := optionQuery{typ: "projects", chosen: []string{f.Project}, page: "/security-groups/new", all: c.QueryParam("all") != ""}
+	if f.Projects, err = s.selectOptions(c.Request().Context(), a, projects); err != nil {
 		return err
 	}
 	if policy.May(a, policy.InfraChange, "") {
 		f.Projects.Options = append(f.Projects.Options, kit.Option{Text: "Fleet-wide: every project may use it"})
 	}
-	return s.showAs(c, how.status, a, shell.Frame{Title: "New security group"}, groupview.New(f))
+	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "New security group"}, groupview.New(f))
 }
 
-func (s *Server) createSecurityGroup(c echo.Context, a fleet.Actor, in groupForm) (end, error) {
+func (s *Server) createSecurityGroup(c echo.Context, a fleet.Actor, in groupForm) (formResponse, error) {
 	g, err := s.Control.CreateSecurityGroup(c.Request().Context(), a, control.CreateSecurityGroup{
 		ProjectID: in.Project, Name: strings.TrimSpace(in.Name), Spec: fleet.SecurityGroupSpec{Description: in.Description},
 	})
 	return redirect(views.SecurityGroupPath(g.ID)), err
 }
 
-func (s *Server) askGroupEdit(c echo.Context, a fleet.Actor, in groupForm, how formState) error {
+func (s *Server) showSecurityGroupEditForm(c echo.Context, a fleet.Actor, in groupForm, how formState) error {
 	g, err := s.Control.GetSecurityGroup(c.Request().Context(), a, securityGroupOf(c))
 	if err != nil {
 		return err
 	}
-	if !how.again() {
+	if !how.wasRefused() {
 		in = groupForm{Name: g.Name, Description: g.Spec.Description}
 	}
-	return s.showAs(c, how.status, a, groupFrame(g), groupview.Edit(groupview.Form{ID: g.ID, Name: in.Name, Description: in.Description, Errors: how.errors}))
+	return s.showPageWithStatus(c, how.status, a, groupFrame(g), groupview.Edit(groupview.Form{ID: g.ID, Name: in.Name, Description: in.Description, Errors: how.errors}))
 }
 
 func securityGroupOf(c echo.Context) fleet.SecurityGroupID {
 	return fleet.SecurityGroupID(c.Param("id"))
 }
 
-func (s *Server) editGroup(c echo.Context, a fleet.Actor, in groupForm) (end, error) {
+func (s *Server) editSecurityGroup(c echo.Context, a fleet.Actor, in groupForm) (formResponse, error) {
 	ctx := c.Request().Context()
 	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupOf(c))
 	if err != nil {
@@ -94,17 +94,17 @@ func (s *Server) editGroup(c echo.Context, a fleet.Actor, in groupForm) (end, er
 	return redirect(views.SecurityGroupPath(g.ID)), err
 }
 
-func (s *Server) askDeleteGroup() asking[none] {
+func (s *Server) confirmDeleteSecurityGroup() formRenderer[emptyForm] {
 	return confirm(s, s.Control.GetSecurityGroup, groupFrame, groupview.Delete)
 }
 
-func (s *Server) deleteGroup(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) deleteSecurityGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return redirect("/security-groups"), s.Control.DeleteSecurityGroup(c.Request().Context(), a, securityGroupOf(c))
 }
 
-func (s *Server) retryGroup(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) retrySecurityGroup(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := securityGroupOf(c)
-	return stay(views.SecurityGroupPath(id), "The hosts retry the security group."), s.Control.RetrySecurityGroup(c.Request().Context(), a, id)
+	return stayOnPage(views.SecurityGroupPath(id), "The hosts retry the security group."), s.Control.RetrySecurityGroup(c.Request().Context(), a, id)
 }
 
 // ruleForm is the form that adds a rule to a security group, or removes a rule.
@@ -126,7 +126,7 @@ func (in ruleForm) rule() (fleet.SecurityRule, error) {
 	case "", "anybody":
 	case "cidr":
 		if r.CIDR = strings.TrimSpace(in.CIDR); r.CIDR == "" {
-			return r, wrongAt("cidr", "Give addresses such as 10.0.0.0/24, 10.0.0.7 or 2001:db8::/64.")
+			return r, fieldError("cidr", "Give addresses such as 10.0.0.0/24, 10.0.0.7 or 2001:db8::/64.")
 		}
 	default:
 		r.GroupID = fleet.SecurityGroupID(in.Remote)
@@ -141,12 +141,12 @@ func (in ruleForm) rule() (fleet.SecurityRule, error) {
 		r.ToPort, bad = strconv.Atoi(strings.TrimSpace(to))
 	}
 	if err != nil || bad != nil || r.FromPort == 0 {
-		return r, wrongAt("ports", "Give one port, such as 443, or a range, such as 8000-8100. Leave the field empty for all ports.")
+		return r, fieldError("ports", "Give one port, such as 443, or a range, such as 8000-8100. Leave the field empty for all ports.")
 	}
 	return r, nil
 }
 
-func wrongAt(field, text string) error {
+func fieldError(field, text string) error {
 	var c fleet.Checks
 	c.Add(field, "%s", text)
 	return c.Err()
@@ -165,12 +165,12 @@ func (s *Server) securityGroupPage(c echo.Context, a fleet.Actor, in ruleForm, h
 	p := groupview.Page{Actor: a, Link: linkOf(c), Tab: tab, Group: g, Now: time.Now(), Rule: groupview.RuleForm{
 		Direction: string(in.Direction), Protocol: string(in.Protocol), Ports: in.Ports, Remote: in.Remote, CIDR: in.CIDR, Description: in.Description, Errors: how.errors,
 	}}
-	if tab == "rules" && target(c) != "secgroup-head" {
+	if tab == "rules" && htmxTarget(c) != "secgroup-head" {
 		if p.Groups, err = s.remoteGroups(c, a, g); err != nil {
 			return err
 		}
 	}
-	return s.showAs(c, how.status, a, groupFrame(g), groupview.Show(p))
+	return s.showPageWithStatus(c, how.status, a, groupFrame(g), groupview.Show(p))
 }
 
 // remoteGroups lists the groups that the rules of the group may refer to.
@@ -191,12 +191,12 @@ func (s *Server) remoteGroups(c echo.Context, a fleet.Actor, g fleet.SecurityGro
 	return out, err
 }
 
-func (s *Server) showRules(c echo.Context, a fleet.Actor, in ruleForm, how formState) error {
+func (s *Server) showSecurityGroupRules(c echo.Context, a fleet.Actor, in ruleForm, how formState) error {
 	return s.securityGroupPage(c, a, in, how)
 }
 
 // setRule adds the form's rule to the security group, or removes the chosen rule.
-func (s *Server) setRule(c echo.Context, a fleet.Actor, in ruleForm) (end, error) {
+func (s *Server) changeSecurityGroupRules(c echo.Context, a fleet.Actor, in ruleForm) (formResponse, error) {
 	ctx := c.Request().Context()
 	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupOf(c))
 	if err != nil {
@@ -222,11 +222,11 @@ func (s *Server) setRule(c echo.Context, a fleet.Actor, in ruleForm) (end, error
 		}
 	}
 	_, err = s.Control.UpdateSecurityGroup(ctx, a, g.ID, change)
-	return redraw(views.SecurityGroupPath(g.ID), func(c echo.Context) error { return s.securityGroupPage(c, a, ruleForm{}, first) }), atRule(err, at)
+	return redrawForm(views.SecurityGroupPath(g.ID), func(c echo.Context) error { return s.securityGroupPage(c, a, ruleForm{}, firstShown) }), moveErrorsToRule(err, at)
 }
 
 // atRule maps control's errors about the added rule, at index at of the group's rules, to the fields of the form.
-func atRule(err error, at int) error {
+func moveErrorsToRule(err error, at int) error {
 	var e *fleet.Error
 	if !errors.As(err, &e) || e.Code != fleet.Invalid {
 		return err

@@ -13,7 +13,7 @@ import (
 func TestSecurityGroupPageShowsRulesAndCounters(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	network, web, _ := addressed(p)
+	network, web, _ := addLeasedNetwork(p)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	to := b.post("/security-groups", url.Values{"name": {"peers"}, "project": {""}}).is(t, http.StatusSeeOther).header.Get("Location")
 	id := to[len("/security-groups/"):]

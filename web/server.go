@@ -47,13 +47,13 @@ type Server struct {
 	table   map[string]route // by method and path
 	streams streamCount
 	turns   *limiter
-	parts   parts
-	pace    *refreshRate
+	sharedParts   partRenderer
+	refreshRate    *refreshRate
 
 	refreshes chan struct{} // slots of refreshes; the capacity is the maximum number of concurrent refreshes
 
-	pairs   *relay.Broker
-	seats   seats
+	relays   *relay.Broker
+	transferCount   userCount
 	metrics *metrics
 
 	description func() ([]byte, error) // OpenAPI description of /api/v1
@@ -67,7 +67,7 @@ func New(o Options) *Server {
 	if o.Certificates == nil {
 		o.Certificates = func() []auth.Validity { return nil }
 	}
-	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newLimiter(o.Pool), parts: parts{asked: map[question]*askers{}}, pace: newRefreshRate(), refreshes: make(chan struct{}, refreshesAtOnce()), pairs: relay.New(consoles, uploads, downloads, relayed(o.RelayBytes))}
+	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newLimiter(o.Pool), sharedParts: partRenderer{queues: map[question]*renderQueue{}}, refreshRate: newRefreshRate(), refreshes: make(chan struct{}, maxConcurrentRefreshes()), relays: relay.New(consoles, uploads, downloads, hostRelay(o.RelayBytes))}
 	s.metrics = s.newMetrics()
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
 		// A proxy may forward another Host than browsers see. An invalid PublicURL is ignored here.
@@ -75,30 +75,30 @@ func New(o Options) *Server {
 	}
 	s.pages = s.newEcho()
 	s.pages.Use(
-		s.metrics.observe,
+		s.metrics.measureRequests,
 		drainBody,
 		requestID,
 		s.logAccess, // outermost: it turns errors into responses and logs the result
 		recoverPanic,
 		unescapeParams,
-		s.find, // looks up the route, which the middleware below uses
-		s.measure,
-		rollDeadline,
-		s.secure,
+		s.findRoute, // looks up the route, which the middleware below uses
+		s.limitRefreshes,
+		limitWriteTime,
+		s.setSecurityHeaders,
 		limitBody,
 		limitTime,
 		s.sameOrigin,
-		s.identify, // authenticates by session or bearer token; otherwise anonymous
-		s.admit,    // checks the route's permission
+		s.authenticate, // authenticates by session or bearer token; otherwise anonymous
+		s.checkPermission,    // checks the route's permission
 		s.limitPerUser,
 	)
 	s.agents = s.newEcho()
-	s.agents.HTTPErrorHandler = s.failAgent
+	s.agents.HTTPErrorHandler = s.writeAgentError
 	s.table = map[string]route{}
 	for _, r := range s.routes() {
 		s.table[r.method+" "+r.path] = r
 		switch {
-		case r.kind.ofAgents():
+		case r.kind.isAgentRoute():
 			s.addForAgents(r)
 		case r.handle != nil:
 			s.pages.Add(r.method, r.path, func(c echo.Context) error { return r.handle(c, actorOf(c)) })
@@ -117,7 +117,7 @@ func (s *Server) AgentHandler() http.Handler { return s.agents }
 func (s *Server) newEcho() *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
-	e.HTTPErrorHandler = s.fail
+	e.HTTPErrorHandler = s.writeError
 	e.IPExtractor = ipExtractor(s.TrustedProxies)
 	return e
 }

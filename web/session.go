@@ -28,7 +28,7 @@ const (
 
 // identify is the middleware that authenticates the request. An invalid token or session is an error only on routes
 // that require a permission.
-func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
+func (s *Server) authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := routeOf(c)
 		nobody := fleet.Actor{Address: c.RealIP()}
@@ -36,17 +36,17 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 		var a fleet.Actor
 		var err error
 		switch {
-		case r.kind == plain:
+		case r.kind == unauthenticated:
 			return next(c)
-		case r.kind.byToken():
-			a, err = s.bearer(c, nobody)
+		case r.kind.requiresToken():
+			a, err = s.actorOfBearer(c, nobody)
 		default:
-			a, err = s.session(c)
+			a, err = s.loadSession(c)
 		}
 		switch {
 		case err == nil:
 			c.Set(keyActor, a)
-		case fleet.CodeOf(err) != fleet.Unauthorized || r.kind.byToken() && r.right != anyone:
+		case fleet.CodeOf(err) != fleet.Unauthorized || r.kind.requiresToken() && r.right != noPermission:
 			return err
 		}
 		return next(c)
@@ -54,10 +54,10 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // admit is the middleware that checks the route's permission. control checks again for the specific object.
-func (s *Server) admit(next echo.HandlerFunc) echo.HandlerFunc {
+func (s *Server) checkPermission(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := routeOf(c)
-		if r.right == anyone {
+		if r.right == noPermission {
 			return next(c)
 		}
 		if err := policy.Check(actorOf(c), r.right, ""); err != nil {
@@ -67,7 +67,7 @@ func (s *Server) admit(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-func (s *Server) bearer(c echo.Context, nobody fleet.Actor) (fleet.Actor, error) {
+func (s *Server) actorOfBearer(c echo.Context, nobody fleet.Actor) (fleet.Actor, error) {
 	scheme, secret, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
 	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
 		return nobody, fleet.Errorf(fleet.Unauthorized, "Send an API token: \"Authorization: Bearer qx_…\".")
@@ -77,7 +77,7 @@ func (s *Server) bearer(c echo.Context, nobody fleet.Actor) (fleet.Actor, error)
 
 // session loads the browser's sign-in state into the request's context, where sign-in can change it, and returns the
 // signed-in user.
-func (s *Server) session(c echo.Context) (fleet.Actor, error) {
+func (s *Server) loadSession(c echo.Context) (fleet.Actor, error) {
 	r := c.Request()
 	var token string
 	if cookie, err := r.Cookie(s.Sessions.Cookie.Name); err == nil {
@@ -85,14 +85,14 @@ func (s *Server) session(c echo.Context) (fleet.Actor, error) {
 	}
 	ctx, err := s.Sessions.Load(r.Context(), token)
 	if err != nil {
-		return fleet.Actor{}, sessionsAway(err)
+		return fleet.Actor{}, sessionsUnavailable(err)
 	}
 	c.SetRequest(r.WithContext(ctx))
 	a, err := s.actorInSession(ctx, c.RealIP())
 	if err != nil || isRefresh(c) {
 		return a, err
 	}
-	return a, s.touch(ctx)
+	return a, s.recordSessionUse(ctx)
 }
 
 // actorInSession returns the user of the loaded session, with current permissions.
@@ -119,13 +119,13 @@ func (s *Server) actorNow(ctx context.Context, r *http.Request) (fleet.Actor, er
 		return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
 	if ctx, err = s.Sessions.Load(ctx, cookie.Value); err != nil {
-		return fleet.Actor{}, sessionsAway(err)
+		return fleet.Actor{}, sessionsUnavailable(err)
 	}
 	return s.actorInSession(ctx, "")
 }
 
 // refused reports whether err means a lost permission or session. It is false for an unavailable database.
-func refused(err error) bool {
+func isLostPermission(err error) bool {
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.Forbidden, fleet.NotFound:
 		return true
@@ -134,47 +134,47 @@ func refused(err error) bool {
 }
 
 // touch records the use of the session in ctx, which postpones the session's idle timeout.
-func (s *Server) touch(ctx context.Context) error {
+func (s *Server) recordSessionUse(ctx context.Context) error {
 	now := time.Now().Unix()
 	if now-s.Sessions.GetInt64(ctx, sessionUsed) < int64(touchAfter/time.Second) {
 		return nil
 	}
 	s.Sessions.Put(ctx, sessionUsed, now)
 	if _, _, err := s.Sessions.Commit(ctx); err != nil {
-		return sessionsAway(err)
+		return sessionsUnavailable(err)
 	}
 	return nil
 }
 
 // begin gives the browser a new session for the user and invalidates its old session token. began is the session's
 // start, as returned by control.
-func (s *Server) begin(c echo.Context, user fleet.UserID, began time.Time) error {
+func (s *Server) beginSession(c echo.Context, user fleet.UserID, began time.Time) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.RenewToken(ctx); err != nil {
-		return sessionsAway(err)
+		return sessionsUnavailable(err)
 	}
 	s.Sessions.Put(ctx, sessionUser, string(user))
 	s.Sessions.Put(ctx, sessionBegan, began.UnixMicro())
 	s.Sessions.Put(ctx, sessionUsed, time.Now().Unix())
 	token, expiry, err := s.Sessions.Commit(ctx)
 	if err != nil {
-		return sessionsAway(err)
+		return sessionsUnavailable(err)
 	}
 	s.Sessions.WriteSessionCookie(ctx, c.Response(), token, expiry)
 	return nil
 }
 
 // end deletes the session. The database announces the deletion, and all portals close the session's streams at once.
-func (s *Server) end(c echo.Context) error {
+func (s *Server) endSession(c echo.Context) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.Destroy(ctx); err != nil {
-		return sessionsAway(err)
+		return sessionsUnavailable(err)
 	}
 	s.Sessions.WriteSessionCookie(ctx, c.Response(), "", time.Time{})
 	return nil
 }
 
-func sessionsAway(err error) error {
+func sessionsUnavailable(err error) error {
 	return fmt.Errorf("sessions: %w (%w)",
 		fleet.Errorf(fleet.Unavailable, "The database does not answer. VMs keep running; try again in a moment."), err)
 }

@@ -145,7 +145,7 @@ func TestResponsesHaveSecurityHeaders(t *testing.T) {
 
 // A cookie stores the view and grouping of the tree, so links need not contain them.
 func TestTreeViewAndGroupingKeptPerBrowser(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get("/vms/"+string(vms["web-01"])).is(t, http.StatusOK)
 	a.has(t, `id="tree-hosts"`, `aria-expanded="true"`, `aria-current="page"`)

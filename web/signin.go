@@ -30,7 +30,7 @@ func (s *Server) signInPage(c echo.Context, a fleet.Actor) error {
 	if a.UserID != "" {
 		return c.Redirect(http.StatusSeeOther, next)
 	}
-	return s.write(c, http.StatusOK, peopleview.SignIn(peopleview.SignInPage{Next: next}))
+	return s.writePage(c, http.StatusOK, peopleview.SignIn(peopleview.SignInPage{Next: next}))
 }
 
 func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
@@ -39,22 +39,22 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	next := localPath(in.Next)
-	user, err := s.Control.SignIn(c.Request().Context(), fleet.Actor{Address: a.Address, Browser: s.browserOf(c.Request())}, in.Name, in.Password)
+	user, err := s.Control.SignIn(c.Request().Context(), fleet.Actor{Address: a.Address, Browser: s.knownBrowserID(c.Request())}, in.Name, in.Password)
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.TooMany, fleet.Invalid:
-		p := peopleview.SignInPage{Name: in.Name, Next: next, Error: s.refuse(c, err).text()}
-		return s.write(c, statuses[fleet.CodeOf(err)], peopleview.SignIn(p))
+		p := peopleview.SignInPage{Name: in.Name, Next: next, Error: s.refusalOf(c, err).text()}
+		return s.writePage(c, statuses[fleet.CodeOf(err)], peopleview.SignIn(p))
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.begin(c, user.ID, *user.LastSeenAt); err != nil {
+	if err := s.beginSession(c, user.ID, *user.LastSeenAt); err != nil {
 		return err
 	}
-	if err := s.remember(c, user.ID); err != nil {
+	if err := s.markBrowserKnown(c, user.ID); err != nil {
 		return err
 	}
-	if user.MustChange {
+	if user.MustChangePassword {
 		next = "/account/password?next=" + url.QueryEscape(next)
 	}
 	return c.Redirect(http.StatusSeeOther, next)
@@ -67,7 +67,7 @@ const browserCookieLife = 180 * 24 * time.Hour
 // no access: it only exempts the browser from the delay after other clients' wrong passwords.
 func (s *Server) browserCookie() string { return s.Sessions.Cookie.Name + "-browser" }
 
-func (s *Server) browserOf(r *http.Request) string {
+func (s *Server) knownBrowserID(r *http.Request) string {
 	cookie, err := r.Cookie(s.browserCookie())
 	if err != nil {
 		return ""
@@ -76,8 +76,8 @@ func (s *Server) browserOf(r *http.Request) string {
 }
 
 // remember sets the cookie that marks the browser as known for the user.
-func (s *Server) remember(c echo.Context, user fleet.UserID) error {
-	secret, err := s.Control.RememberBrowser(c.Request().Context(), fleet.SystemActor, user, s.browserOf(c.Request()))
+func (s *Server) markBrowserKnown(c echo.Context, user fleet.UserID) error {
+	secret, err := s.Control.RememberBrowser(c.Request().Context(), fleet.SystemActor, user, s.knownBrowserID(c.Request()))
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (s *Server) remember(c echo.Context, user fleet.UserID) error {
 
 func (s *Server) signOut(c echo.Context, a fleet.Actor) error {
 	if a.UserID != "" {
-		if err := s.end(c); err != nil {
+		if err := s.endSession(c); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // Entries of the image catalog can be downloaded with one click, edited and restored. Tenants do not see the catalog;
 // viewers see the actions disabled, with the reason.
 func TestImageCatalogShownAndPulled(t *testing.T) {
-	p, pool, _ := poolOf(t)
+	p, pool, _ := newPoolPortal(t)
 	p.exec("UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL")
 	mara, wes, tom := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("wes", fleet.RoleViewer), p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")

@@ -10,16 +10,16 @@ import (
 )
 
 // asking shows the page or dialog of a form F, filled with in. how holds the status and errors of a refused form.
-type asking[F any] func(c echo.Context, a fleet.Actor, in F, how formState) error
+type formRenderer[F any] func(c echo.Context, a fleet.Actor, in F, how formState) error
 
 // doing passes a submitted form F to control and returns the response after success.
-type doing[F any] func(c echo.Context, a fleet.Actor, in F) (end, error)
+type formAction[F any] func(c echo.Context, a fleet.Actor, in F) (formResponse, error)
 
 // end writes the response after a successful form: stay, redirect, redraw, or a page that is shown only once.
-type end func(c echo.Context) error
+type formResponse func(c echo.Context) error
 
 // none is a form without fields, only a button.
-type none struct{}
+type emptyForm struct{}
 
 // formState is how a form is shown: for the first time, or again after a refusal, with its status and errors.
 type formState struct {
@@ -27,16 +27,16 @@ type formState struct {
 	errors kit.Errors
 }
 
-var first = formState{status: http.StatusOK}
+var firstShown = formState{status: http.StatusOK}
 
 // again reports whether the form was submitted and refused.
-func (h formState) again() bool { return h.status != http.StatusOK }
+func (h formState) wasRefused() bool { return h.status != http.StatusOK }
 
 // ask returns the handler that shows a form.
-func ask[F any](show asking[F]) handler {
+func showForm[F any](show formRenderer[F]) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		var in F
-		return show(c, a, in, first)
+		return show(c, a, in, firstShown)
 	}
 }
 
@@ -48,7 +48,7 @@ func ask[F any](show asking[F]) handler {
 //	         and always 422 to htmx, which swaps no other error; any other error, and all errors if show is nil, get
 //	         the usual error response
 //	success  the end that do returned
-func submit[F any](do doing[F], show asking[F]) handler {
+func submit[F any](do formAction[F], show formRenderer[F]) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		in, err := decode[F](c)
 		if err != nil {
@@ -66,13 +66,13 @@ func submit[F any](do doing[F], show asking[F]) handler {
 }
 
 // button is submit for a form that is not shown again. An error is shown as a toast, or without scripts as a page.
-func button[F any](do doing[F]) handler { return submit(do, nil) }
+func submitButton[F any](do formAction[F]) handler { return submit(do, nil) }
 
 // stay keeps the user on the page. With scripts it closes the dialog and shows text as a toast; the live page refreshes
 // itself. Without scripts it redirects to back.
-func stay(back, text string) end {
+func stayOnPage(back, text string) formResponse {
 	return func(c echo.Context) error {
-		if !isHX(c) {
+		if !isHTMX(c) {
 			return c.Redirect(http.StatusSeeOther, back)
 		}
 		c.Response().Header().Set("HX-Trigger", trigger(map[string]any{
@@ -83,9 +83,9 @@ func stay(back, text string) end {
 }
 
 // redirect sends the user to another page.
-func redirect(to string) end {
+func redirect(to string) formResponse {
 	return func(c echo.Context) error {
-		if !isHX(c) {
+		if !isHTMX(c) {
 			return c.Redirect(http.StatusSeeOther, to)
 		}
 		c.Response().Header().Set("HX-Redirect", to)
@@ -94,9 +94,9 @@ func redirect(to string) end {
 }
 
 // redraw answers with show, which renders the form's part of the page again. Without scripts it redirects to back.
-func redraw(back string, show func(c echo.Context) error) end {
+func redrawForm(back string, show func(c echo.Context) error) formResponse {
 	return func(c echo.Context) error {
-		if !isHX(c) {
+		if !isHTMX(c) {
 			return c.Redirect(http.StatusSeeOther, back)
 		}
 		return show(c)

@@ -32,7 +32,7 @@ func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 		name         string
 		err          error
 		scripts      bool
-		show         asking[greeting]
+		show         formRenderer[greeting]
 		status       int
 		body, header string // header: "name: value"
 		refused      error
@@ -52,7 +52,7 @@ func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 			r.Header.Set("HX-Request", "true")
 		}
 		w := httptest.NewRecorder()
-		do := func(_ echo.Context, _ fleet.Actor, in greeting) (end, error) {
+		do := func(_ echo.Context, _ fleet.Actor, in greeting) (formResponse, error) {
 			if in.Name != "ann" {
 				t.Errorf("%s: the decoded form is %+v", x.name, in)
 			}
@@ -73,8 +73,8 @@ func TestFormEmptyWhenFirstShown(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/greetings/new", nil), w)
-	err := ask(func(c echo.Context, _ fleet.Actor, in greeting, how formState) error {
-		if how.again() || in != (greeting{}) {
+	err := showForm(func(c echo.Context, _ fleet.Actor, in greeting, how formState) error {
+		if how.wasRefused() || in != (greeting{}) {
 			t.Errorf("shown with %+v and %+v", in, how)
 		}
 		return c.NoContent(how.status)

@@ -19,7 +19,7 @@ const maxMenuProjects = 12
 
 // switchProject shows the projects that lists can be filtered by: in the top bar's menu, and as a page without scripts.
 func (s *Server) switchProject(c echo.Context, a fleet.Actor) error {
-	all, err := query.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
+	all, err := query.ReadAllPages(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return err
 	}
@@ -30,20 +30,20 @@ func (s *Server) switchProject(c echo.Context, a fleet.Actor) error {
 	part := strings.ToLower(p.Text)
 	p.Projects = slices.DeleteFunc(all, func(x fleet.Project) bool { return !strings.Contains(x.Name, part) })
 	switch {
-	case target(c) == "switch-links":
-		return s.write(c, http.StatusOK, shell.SwitchLinks(p))
-	case isHX(c):
-		return s.write(c, http.StatusOK, shell.SwitchList(p))
+	case htmxTarget(c) == "switch-links":
+		return s.writePage(c, http.StatusOK, shell.SwitchLinks(p))
+	case isHTMX(c):
+		return s.writePage(c, http.StatusOK, shell.SwitchList(p))
 	}
 	const title = "Choose a project"
-	return s.show(c, a, shell.Frame{Title: title, Project: p.Project}, shell.Piece(title, shell.SwitchList(p)))
+	return s.showPage(c, a, shell.Frame{Title: title, Project: p.Project}, shell.FragmentPage(title, shell.SwitchList(p)))
 }
 
 // filterableByProject returns the address as a link if the address is a list that can be filtered by project; else the
 // zero Link.
 func filterableByProject(address string) kit.Link {
 	u, err := url.Parse(localPath(address))
-	if err != nil || !shell.CutByProject(u.Path) {
+	if err != nil || !shell.HasProjectFilter(u.Path) {
 		return kit.Link{}
 	}
 	return kit.Link{Path: u.Path, Query: u.Query()}

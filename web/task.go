@@ -26,7 +26,7 @@ func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {
 	}
 	f := shell.Frame{Title: task.Title() + " " + task.SubjectName}
 	if task.Steps != nil {
-		return s.stepsPage(c, a, f, p)
+		return s.childTasksPage(c, a, f, p)
 	}
 	if task.Parent != "" {
 		parent, err := s.Control.GetTask(c.Request().Context(), a, task.Parent)
@@ -42,25 +42,25 @@ func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {
 		case err == nil:
 			p.Run = &run
 		case ok && (refused.Code == fleet.NotFound || refused.Code == fleet.Forbidden):
-			p.RunWhy = refused.Message
+			p.RunHidden = refused.Message
 		default:
 			return err
 		}
 	}
-	return s.show(c, a, f, taskview.Show(p))
+	return s.showPage(c, a, f, taskview.Show(p))
 }
 
 // stepsPage shows a task with the list of its child tasks.
-func (s *Server) stepsPage(c echo.Context, a fleet.Actor, f shell.Frame, p taskview.Page) (err error) {
+func (s *Server) childTasksPage(c echo.Context, a fleet.Actor, f shell.Frame, p taskview.Page) (err error) {
 	columns := taskview.StepColumns
 	if !policy.May(a, policy.InfraSee, "") {
-		columns = columns.Hostless()
+		columns = columns.WithoutHost()
 	}
 	filter := kit.Filter{Type: "tasks", Label: "Filter results", Placeholder: "state:failed target:web-01"}
 	p.Steps = &taskview.ListPage{List: s.listOf(c, "tasks/"+string(p.Task.ID), "created", columns, filter)}
 	q := queryOf(c)
 	q.Filter, q.Sort, q.Project = strings.TrimSpace("parent:"+string(p.Task.ID)+" "+q.Filter), "created", ""
-	if p.Steps.Tasks, err = fill(c, a, &p.Steps.List, q, s.Control.ListTasks); err != nil {
+	if p.Steps.Tasks, err = fillList(c, a, &p.Steps.List, q, s.Control.ListTasks); err != nil {
 		return err
 	}
 	return s.showList(c, a, f, p.Steps.List, taskview.Show(p))
@@ -70,17 +70,17 @@ func (s *Server) stepsPage(c echo.Context, a fleet.Actor, f shell.Frame, p taskv
 // comes before a missing permission.
 func cancelState(a fleet.Actor, task fleet.Task) fleet.ActionState {
 	ok, why := task.Allows(fleet.ActCancel)
-	if ok && !policy.May(a, policy.ToCancel(task), task.ProjectID) {
+	if ok && !policy.May(a, policy.CancelPermission(task), task.ProjectID) {
 		ok, why = false, "You may see this task, but not cancel it."
 	}
 	return fleet.ActionState{Action: fleet.ActCancel, Allowed: ok, Reason: why}
 }
 
-func (s *Server) cancelTask(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) cancelTask(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	task, err := s.Control.CancelTask(c.Request().Context(), a, fleet.TaskID(c.Param("id")))
 	said := "The task is cancelled."
 	if task.Steps != nil {
 		said = "The steps that had not started are cancelled."
 	}
-	return stay(views.TaskPath(task.ID), said), err
+	return stayOnPage(views.TaskPath(task.ID), said), err
 }

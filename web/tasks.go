@@ -18,10 +18,10 @@ func (s *Server) listTasks(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter tasks", Placeholder: "state:failed target:web-01 who:me"}
 	columns := taskview.Columns
 	if !policy.May(a, policy.InfraSee, "") {
-		columns = columns.Hostless()
+		columns = columns.WithoutHost()
 	}
 	p := &taskview.ListPage{List: s.listOf(c, "tasks", "-created", columns, f)}
-	if p.Tasks, err = fill(c, a, &p.List, q, s.Control.ListTasks); err != nil {
+	if p.Tasks, err = fillList(c, a, &p.List, q, s.Control.ListTasks); err != nil {
 		return err
 	}
 	return s.showList(c, a, shell.Frame{Title: "Tasks", Project: q.Project}, p.List, taskview.List(p))
@@ -32,10 +32,10 @@ var taskHead = []string{"id", "task", "kind", "target", "state", "who", "host", 
 func taskRow(j fleet.Task) []string {
 	return []string{
 		string(j.ID), j.Title(), string(j.Kind), j.SubjectName, string(j.State), j.CreatedBy, j.HostName,
-		j.CreatedAt.UTC().Format(time.RFC3339), moment(j.StartedAt), moment(j.EndedAt), strconv.Itoa(j.Progress), j.Error, string(j.Parent),
+		j.CreatedAt.UTC().Format(time.RFC3339), csvTime(j.StartedAt), csvTime(j.EndedAt), strconv.Itoa(j.Progress), j.Error, string(j.Parent),
 	}
 }
 
 func (s *Server) exportTasks(c echo.Context, a fleet.Actor) error {
-	return export(s, c, a, "tasks.csv", queryOf(c), s.Control.ListTasks, taskHead, taskRow)
+	return exportCSV(s, c, a, "tasks.csv", queryOf(c), s.Control.ListTasks, taskHead, taskRow)
 }

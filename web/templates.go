@@ -21,7 +21,7 @@ import (
 func (s *Server) listTemplates(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter templates", Placeholder: "os:debian project:web published:yes"}
 	p := &templateview.ListPage{List: s.listOf(c, "templates", "name", templateview.Columns, f), Actor: a}
-	if p.Templates, err = fill(c, a, &p.List, queryOf(c), s.Control.ListTemplates); err != nil {
+	if p.Templates, err = fillList(c, a, &p.List, queryOf(c), s.Control.ListTemplates); err != nil {
 		return err
 	}
 	return s.showList(c, a, shell.Frame{Title: "Templates"}, p.List, templateview.List(p))
@@ -40,14 +40,14 @@ func templateRow(v fleet.TemplateView) []string {
 }
 
 func (s *Server) exportTemplates(c echo.Context, a fleet.Actor) error {
-	return export(s, c, a, "templates.csv", queryOf(c), s.Control.ListTemplates, templateHead, templateRow)
+	return exportCSV(s, c, a, "templates.csv", queryOf(c), s.Control.ListTemplates, templateHead, templateRow)
 }
 
 func templateFrame(v fleet.TemplateView) shell.Frame {
 	return shell.Frame{Title: v.Name, Here: []string{string(fleet.SubjectTemplate(v.ID))}}
 }
 
-func templateIn(c echo.Context) fleet.TemplateID { return fleet.TemplateID(c.Param("id")) }
+func templateIDOf(c echo.Context) fleet.TemplateID { return fleet.TemplateID(c.Param("id")) }
 
 // templatePage shows a template; one of its tabs holds the form of a grant.
 func (s *Server) templatePage(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
@@ -64,16 +64,16 @@ func (s *Server) showTemplateGrants(c echo.Context, a fleet.Actor, _ grantForm, 
 
 func (s *Server) showTemplate(c echo.Context, a fleet.Actor, tab string, how formState) error {
 	ctx := c.Request().Context()
-	v, err := s.Control.GetTemplate(ctx, a, templateIn(c))
+	v, err := s.Control.GetTemplate(ctx, a, templateIDOf(c))
 	if err != nil {
 		return err
 	}
 	p := templateview.Page{Actor: a, Link: linkOf(c), Tab: tab, Template: v, Now: time.Now(), Errors: how.errors}
 	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
-		projects := pick{
-			typ: "template-grants", of: string(v.ID), now: []string{templateview.GrantAll}, page: "/templates/" + string(v.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+		projects := optionQuery{
+			typ: "template-grants", parentID: string(v.ID), chosen: []string{templateview.GrantAll}, page: "/templates/" + string(v.ID) + "?tab=grants", all: c.QueryParam("all") != "",
 		}
-		if p.Projects, err = s.choose(ctx, a, projects); err != nil {
+		if p.Projects, err = s.selectOptions(ctx, a, projects); err != nil {
 			return err
 		}
 	}
@@ -87,18 +87,18 @@ func (s *Server) showTemplate(c echo.Context, a fleet.Actor, tab string, how for
 			return err
 		}
 	}
-	return s.showAs(c, how.status, a, templateFrame(v), templateview.Show(p))
+	return s.showPageWithStatus(c, how.status, a, templateFrame(v), templateview.Show(p))
 }
 
 // setTemplateGrant publishes a template to a project, or withdraws it.
-func (s *Server) setTemplateGrant(c echo.Context, a fleet.Actor, in grantForm) (end, error) {
+func (s *Server) setTemplateGrant(c echo.Context, a fleet.Actor, in grantForm) (formResponse, error) {
 	set := s.Control.GrantTemplate
 	if in.Revoke != "" {
 		set = s.Control.RevokeTemplate
 	}
-	id := templateIn(c)
-	err := set(c.Request().Context(), a, id, grantedTo(in.Project))
-	return redraw(views.TabPath(views.TemplatePath(id), "grants"), func(c echo.Context) error { return s.showTemplateGrants(c, a, in, first) }), err
+	id := templateIDOf(c)
+	err := set(c.Request().Context(), a, id, grantedProject(in.Project))
+	return redrawForm(views.TabPath(views.TemplatePath(id), "grants"), func(c echo.Context) error { return s.showTemplateGrants(c, a, in, firstShown) }), err
 }
 
 type templateForm struct {
@@ -114,8 +114,8 @@ type templateForm struct {
 	Confirm     string `form:"confirm"`
 }
 
-func (in templateForm) shown() templateview.In {
-	return templateview.In{
+func (in templateForm) view() templateview.FormValues {
+	return templateview.FormValues{
 		Name: in.Name, Description: in.Description, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch, To: in.To, Note: in.Note, Confirm: in.Confirm,
 		OfImages: in.Disks == "images",
 	}
@@ -126,16 +126,16 @@ func (in templateForm) os() fleet.OSFacts {
 }
 
 // askTemplateOf shows the form that creates a template from the VM in the path.
-func (s *Server) askTemplateOf(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
-	p, err := s.vmOf(c, a, "")
+func (s *Server) showTemplateForm(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
+	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
 	}
 	if err := policy.Check(a, policy.VMChange, p.VM.ProjectID); err != nil {
 		return err
 	}
-	f := templateview.Form{VM: p.VM, In: in.shown(), Errors: how.errors}
-	if !how.again() {
+	f := templateview.Form{VM: p.VM, In: in.view(), Errors: how.errors}
+	if !how.wasRefused() {
 		ok, _ := p.VM.AllowsTemplate()
 		f.In.OfImages = !ok
 	}
@@ -150,27 +150,27 @@ func (s *Server) askTemplateOf(c echo.Context, a fleet.Actor, in templateForm, h
 			f.Own = append(f.Own, v)
 		}
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), templateview.Make(f))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), templateview.Create(f))
 }
 
-func (s *Server) templateOfVM(c echo.Context, a fleet.Actor, in templateForm) (end, error) {
+func (s *Server) createTemplate(c echo.Context, a fleet.Actor, in templateForm) (formResponse, error) {
 	ctx := c.Request().Context()
-	of := control.OfVM{VMID: fleet.VMID(c.Param("id")), OfImages: in.Disks == "images", Note: strings.TrimSpace(in.Note)}
+	of := control.TemplateSource{VMID: fleet.VMID(c.Param("id")), OfImages: in.Disks == "images", Note: strings.TrimSpace(in.Note)}
 	if to := fleet.TemplateID(in.To); to != "" {
 		_, err := s.Control.AddTemplateVersion(ctx, a, to, of)
 		return redirect(views.TemplatePath(to)), err
 	}
 	id, _, err := s.Control.AddTemplate(ctx, a, control.NewTemplate{
-		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), OS: in.os(), OfVM: of,
+		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), OS: in.os(), TemplateSource: of,
 	})
 	return redirect(views.TemplatePath(id)), err
 }
 
 // askOfTemplate returns the handler that shows a dialog about the template in the path, or about the version in the
 // query.
-func (s *Server) askOfTemplate(show func(templateview.Form) templ.Component) asking[templateForm] {
+func (s *Server) templateDialog(show func(templateview.Form) templ.Component) formRenderer[templateForm] {
 	return func(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
-		v, err := s.Control.GetTemplate(c.Request().Context(), a, templateIn(c))
+		v, err := s.Control.GetTemplate(c.Request().Context(), a, templateIDOf(c))
 		if err != nil {
 			return err
 		}
@@ -181,35 +181,35 @@ func (s *Server) askOfTemplate(show func(templateview.Form) templ.Component) ask
 		if err := policy.Check(a, right, v.ProjectID); err != nil {
 			return err
 		}
-		f := templateview.Form{Template: v, In: in.shown(), Errors: how.errors}
-		if !how.again() {
-			f.In = templateview.In{Name: v.Name, Description: v.Description, Family: v.OS.Family, System: v.OS.Name, Release: v.OS.Version, Arch: v.OS.Arch}
+		f := templateview.Form{Template: v, In: in.view(), Errors: how.errors}
+		if !how.wasRefused() {
+			f.In = templateview.FormValues{Name: v.Name, Description: v.Description, Family: v.OS.Family, System: v.OS.Name, Release: v.OS.Version, Arch: v.OS.Arch}
 		}
 		if id := c.QueryParam("version"); id != "" {
 			if f.Version = v.Version(fleet.TemplateVersionID(id)); f.Version == nil {
 				return fleet.Errorf(fleet.NotFound, "The template has no such version.")
 			}
 		}
-		return s.showAs(c, how.status, a, templateFrame(v), show(f))
+		return s.showPageWithStatus(c, how.status, a, templateFrame(v), show(f))
 	}
 }
 
 // askDeleteVersion shows the dialog that deletes the version in the query, which must exist.
-func (s *Server) askDeleteVersion(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
+func (s *Server) confirmDeleteTemplateVersion(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
 	if c.QueryParam("version") == "" {
 		return fleet.Errorf(fleet.NotFound, "The template has no such version.")
 	}
-	return s.askOfTemplate(templateview.DeleteVersion)(c, a, in, how)
+	return s.templateDialog(templateview.DeleteVersion)(c, a, in, how)
 }
 
-func (s *Server) editTemplate(c echo.Context, a fleet.Actor, in templateForm) (end, error) {
+func (s *Server) editTemplate(c echo.Context, a fleet.Actor, in templateForm) (formResponse, error) {
 	name, description, os := strings.TrimSpace(in.Name), strings.TrimSpace(in.Description), in.os()
-	err := s.Control.EditTemplate(c.Request().Context(), a, templateIn(c), control.EditTemplate{Name: &name, Description: &description, OS: &os})
-	return stay(views.TemplatePath(templateIn(c)), "Saved."), err
+	err := s.Control.EditTemplate(c.Request().Context(), a, templateIDOf(c), control.EditTemplate{Name: &name, Description: &description, OS: &os})
+	return stayOnPage(views.TemplatePath(templateIDOf(c)), "Saved."), err
 }
 
-func (s *Server) deleteTemplate(c echo.Context, a fleet.Actor, in templateForm) (end, error) {
-	_, err := s.Control.DeleteTemplate(c.Request().Context(), a, templateIn(c), in.Confirm)
+func (s *Server) deleteTemplate(c echo.Context, a fleet.Actor, in templateForm) (formResponse, error) {
+	_, err := s.Control.DeleteTemplate(c.Request().Context(), a, templateIDOf(c), in.Confirm)
 	return redirect("/templates"), err
 }
 
@@ -218,17 +218,17 @@ type deprecateForm struct {
 	Deprecated string `form:"deprecated"`
 }
 
-func (s *Server) deprecateVersion(c echo.Context, a fleet.Actor, in deprecateForm) (end, error) {
-	of := control.TemplateVersion{TemplateID: templateIn(c), VersionID: fleet.TemplateVersionID(in.Version)}
+func (s *Server) deprecateVersion(c echo.Context, a fleet.Actor, in deprecateForm) (formResponse, error) {
+	of := control.TemplateVersion{TemplateID: templateIDOf(c), VersionID: fleet.TemplateVersionID(in.Version)}
 	text := "VMs can be created from the version again."
 	if in.Deprecated != "" {
 		text = "The version is deprecated: no VM can be created from it."
 	}
-	return stay(views.TemplatePath(of.TemplateID), text), s.Control.DeprecateTemplateVersion(c.Request().Context(), a, of, in.Deprecated != "")
+	return stayOnPage(views.TemplatePath(of.TemplateID), text), s.Control.DeprecateTemplateVersion(c.Request().Context(), a, of, in.Deprecated != "")
 }
 
-func (s *Server) deleteTemplateVersion(c echo.Context, a fleet.Actor, in templateForm) (end, error) {
-	of := control.TemplateVersion{TemplateID: templateIn(c), VersionID: fleet.TemplateVersionID(c.QueryParam("version"))}
+func (s *Server) deleteTemplateVersion(c echo.Context, a fleet.Actor, in templateForm) (formResponse, error) {
+	of := control.TemplateVersion{TemplateID: templateIDOf(c), VersionID: fleet.TemplateVersionID(c.QueryParam("version"))}
 	_, err := s.Control.DeleteTemplateVersion(c.Request().Context(), a, of, in.Confirm)
-	return stay(views.TemplatePath(of.TemplateID), "The version is deleted."), err
+	return stayOnPage(views.TemplatePath(of.TemplateID), "The version is deleted."), err
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // firstLife is the default lifetime of a new token in its form, in hours.
-const firstLife = "2160"
+const defaultTokenHours = "2160"
 
 // maxHours bounds the typed lifetime: longer than any token may live, and short enough for a time.Duration.
 const maxHours = 1_000_000
@@ -30,45 +30,45 @@ type tokenForm struct {
 
 // tokensPage shows the tokens, with the form of a new one.
 func (s *Server) tokensPage(c echo.Context, a fleet.Actor, in tokenForm, how formState) error {
-	if !how.again() {
-		in.Life = firstLife
+	if !how.wasRefused() {
+		in.Life = defaultTokenHours
 	}
 	return s.showTokens(c, a, how.status, nil, peopleview.TokenForm{Name: in.Name, Life: in.Life, Errors: how.errors})
 }
 
 func (s *Server) showTokens(c echo.Context, a fleet.Actor, status int, made *fleet.Token, f peopleview.TokenForm) error {
-	tokens, err := query.Every(c.Request().Context(), a, fleet.Query{Sort: "-created"}, s.Control.ListTokens)
+	tokens, err := query.ReadAllPages(c.Request().Context(), a, fleet.Query{Sort: "-created"}, s.Control.ListTokens)
 	if err != nil {
 		return err
 	}
-	p := peopleview.TokensPage{Name: a.Name, Tokens: tokens, Made: made, Form: f, Now: time.Now()}
-	return s.showAs(c, status, a, tokenFrame(fleet.Token{}), peopleview.Tokens(p))
+	p := peopleview.TokensPage{Name: a.Name, Tokens: tokens, Created: made, Form: f, Now: time.Now()}
+	return s.showPageWithStatus(c, status, a, tokenFrame(fleet.Token{}), peopleview.Tokens(p))
 }
 
 // createToken answers with the page that shows the secret. No other page can show the secret.
-func (s *Server) createToken(c echo.Context, a fleet.Actor, in tokenForm) (end, error) {
+func (s *Server) createToken(c echo.Context, a fleet.Actor, in tokenForm) (formResponse, error) {
 	var checks fleet.Checks
-	hours := min(read(&checks, "ttl", in.Life, numberOf), maxHours)
+	hours := min(parseField(&checks, "ttl", in.Life, numberOf), maxHours)
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	made, err := s.Control.CreateToken(c.Request().Context(), a, strings.TrimSpace(in.Name), time.Duration(hours)*time.Hour)
 	return func(c echo.Context) error {
-		return s.showTokens(c, a, http.StatusOK, &made, peopleview.TokenForm{Life: firstLife})
+		return s.showTokens(c, a, http.StatusOK, &made, peopleview.TokenForm{Life: defaultTokenHours})
 	}, err
 }
 
-func (s *Server) askDeleteToken() asking[none] {
-	return confirm(s, s.tokenNamed, tokenFrame, peopleview.TokenDelete)
+func (s *Server) confirmDeleteToken() formRenderer[emptyForm] {
+	return confirm(s, s.ownToken, tokenFrame, peopleview.TokenDelete)
 }
 
-func (s *Server) deleteToken(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) deleteToken(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return redirect("/account/tokens"), s.Control.DeleteToken(c.Request().Context(), a, fleet.TokenID(c.Param("id")))
 }
 
 // tokenNamed returns the actor's own token with that id.
-func (s *Server) tokenNamed(ctx context.Context, a fleet.Actor, id fleet.TokenID) (fleet.Token, error) {
-	tokens, err := query.Every(ctx, a, fleet.Query{}, s.Control.ListTokens)
+func (s *Server) ownToken(ctx context.Context, a fleet.Actor, id fleet.TokenID) (fleet.Token, error) {
+	tokens, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListTokens)
 	if err != nil {
 		return fleet.Token{}, err
 	}

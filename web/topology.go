@@ -13,10 +13,10 @@ import (
 func (s *Server) networkGrid(c echo.Context, a fleet.Actor) (err error) {
 	g, hosts, networks := gridOf(c, fleet.TypeNetwork, topologyview.FleetHosts, topologyview.FleetNetworks)
 	p := topologyview.FleetPage{Actor: a, Grid: g}
-	p.On, err = s.Control.NetworkGrid(c.Request().Context(), a, hosts, networks)
-	if p.Filter.Error, err = wrongFilter(err); err != nil {
+	p.Statuses, err = s.Control.NetworkGrid(c.Request().Context(), a, hosts, networks)
+	if p.Filter.Error, err = filterError(err); err != nil {
 		return err
 	}
-	p.Hosts, p.Side = kit.ExtentOf(p.On.Hosts), kit.ExtentOf(p.On.Networks)
-	return s.showAs(c, listStatus(p.Filter), a, shell.Frame{Title: "Topology of networks"}, topologyview.Fleet(p))
+	p.Hosts, p.Side = kit.ExtentOf(p.Statuses.Hosts), kit.ExtentOf(p.Statuses.Networks)
+	return s.showPageWithStatus(c, listStatus(p.Filter), a, shell.Frame{Title: "Topology of networks"}, topologyview.Fleet(p))
 }

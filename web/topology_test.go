@@ -59,7 +59,7 @@ func (p *portal) devices(h fleet.HostID, nics ...fleet.HostNIC) {
 	p.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,nics}', $2), '{inventory,nicsLooked}', 'true') WHERE id = $1`, h, mustJSON(nics))
 }
 
-func wired(up bool) []fleet.HostNIC {
+func physicalNICs(up bool) []fleet.HostNIC {
 	return []fleet.HostNIC{
 		{Name: "br0", Kind: "bridge", Up: up}, {Name: "eth0", Kind: "physical", Up: up, SpeedMbps: 25000, Master: "br0"}, {Name: "virbr0", Kind: "bridge"},
 	}
@@ -76,7 +76,7 @@ func TestHostTopologyShowsDevicesAndFaults(t *testing.T) {
 	p.addNetwork("br0", h)
 	p.exec(`UPDATE networks SET kind = 'bridge' WHERE name = 'br0'`)
 	p.exec(`UPDATE assignments SET status = '{"active": true}' WHERE network_id = (SELECT id FROM networks WHERE name = 'br0')`)
-	p.devices(h, wired(true)...)
+	p.devices(h, physicalNICs(true)...)
 	shop := p.addProject("shop")
 	web := p.addVM(shop, h, "web-01", fleet.Running)
 	a := b.get(path).is(t, http.StatusOK)
@@ -90,13 +90,13 @@ func TestHostTopologyShowsDevicesAndFaults(t *testing.T) {
 	a.lacks(t, "attention.")
 
 	// Each fault is listed above the picture with a link, and marked in the picture.
-	p.devices(h, wired(false)[:2]...)
+	p.devices(h, physicalNICs(false)[:2]...)
 	a = b.get(path).is(t, http.StatusOK)
 	a.has(t, "2 objects need attention.", "eth0 has no link, so devices connected through it have no network.", "default is active, but its bridge virbr0 does not exist")
 	if svg := picture(t, a); !strings.Contains(svg, "#triangle-alert") || !strings.Contains(svg, `class="l bad"`) {
 		t.Errorf("the picture marks no fault: %s", svg)
 	}
-	p.devices(h, wired(true)...)
+	p.devices(h, physicalNICs(true)...)
 	p.addVM(shop, h, "lost", fleet.Running, func(vm *fleet.VM) { vm.Status.NICs[0].Source = "bridge br7" })
 	b.get(path).is(t, http.StatusOK).has(t, "1 object needs attention.", "host-1 has no bridge br7, and VMs have NICs on it.", "lost: NIC 52:54:00:3a:01:12 is on bridge br7, which host-1 does not have")
 
@@ -112,10 +112,10 @@ func TestHostTopologyShowsDevicesAndFaults(t *testing.T) {
 }
 
 func TestNetworkTopologyHidesHostsFromMembers(t *testing.T) {
-	p, path, hosts := lanOf(t)
+	p, path, hosts := newNetworkPortal(t)
 	p.exec(`UPDATE assignments SET status = status || '{"bridge": "br0"}'`)
-	p.devices(hosts[0], wired(true)...)
-	p.devices(hosts[1], wired(true)...)
+	p.devices(hosts[0], physicalNICs(true)...)
+	p.devices(hosts[1], physicalNICs(true)...)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get(path+"?tab=topology").is(t, http.StatusOK)
 	a.has(t, "2 objects need attention.", "dnsmasq is not running for it.", "The network was stopped on the host outside Quantix.")
@@ -125,7 +125,7 @@ func TestNetworkTopologyHidesHostsFromMembers(t *testing.T) {
 			t.Errorf("the picture lacks %q: %s", want, svg)
 		}
 	}
-	p.devices(hosts[0], wired(true)[1:]...)
+	p.devices(hosts[0], physicalNICs(true)[1:]...)
 	b.get(path+"?tab=topology").is(t, http.StatusOK).has(t, "3 things in it want attention.", "but its bridge br0 does not exist")
 
 	// Members of a project see their VMs, but no hosts.
@@ -149,7 +149,7 @@ func TestFleetTopologyShowsStatusPerHost(t *testing.T) {
 	p.addNetwork("default", h1, h2, h3)
 	p.addNetwork("lab", h1)
 	p.exec(`UPDATE assignments SET status = '{"active": true, "error": "no dnsmasq"}' WHERE host_id = $1`, h2)
-	p.devices(h2, wired(false)...)
+	p.devices(h2, physicalNICs(false)...)
 	a := b.get("/networks/topology").is(t, http.StatusOK)
 	svg := picture(t, a)
 	for _, want := range []string{"default on host-1: active", "lab on host-1: active", "default on host-2: failed", "default on host-3: unknown", "default: healthy on 1 of 3 hosts, failed on 1", "1 device without link"} {

@@ -30,17 +30,17 @@ const uploadScript = "bundle/upload.js"
 const messageHeader = "X-Quantix-Message"
 
 // arrival is one request of an upload. tusd passes it through the context to tusStore.
-type arrival struct {
+type uploadRequest struct {
 	s       *Server
 	c       echo.Context
 	a       fleet.Actor
-	onHost  func() // closes the host connection at the end of the request
+	closeHost  func() // closes the host connection at the end of the request
 	release sync.Once
 }
 
-type arrivalKey struct{}
+type uploadRequestKey struct{}
 
-func arrivalOf(ctx context.Context) *arrival { return ctx.Value(arrivalKey{}).(*arrival) }
+func uploadRequestOf(ctx context.Context) *uploadRequest { return ctx.Value(uploadRequestKey{}).(*uploadRequest) }
 
 // tusHandler returns a handler for tus 1.0 uploads below base, which stores them by tusStore.
 func tusHandler(base string) *tus.UnroutedHandler {
@@ -58,17 +58,17 @@ func tusHandler(base string) *tus.UnroutedHandler {
 }
 
 // upload returns a route's handler for one of tusd's handlers.
-func (s *Server) upload(base string, do func(*tus.UnroutedHandler) http.HandlerFunc) handler {
+func (s *Server) uploadHandler(base string, do func(*tus.UnroutedHandler) http.HandlerFunc) handler {
 	h := tusHandler(base)
 	serve := h.Middleware(do(h))
 	return func(c echo.Context, a fleet.Actor) error {
-		if !s.seats.enter(a.UserID) {
+		if !s.transferCount.enter(a.UserID) {
 			return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)
 		}
-		defer s.seats.leave(a.UserID)
-		at := &arrival{s: s, c: c, a: a}
-		defer at.leave()
-		r := c.Request().WithContext(context.WithValue(c.Request().Context(), arrivalKey{}, at))
+		defer s.transferCount.leave(a.UserID)
+		at := &uploadRequest{s: s, c: c, a: a}
+		defer at.releaseHost()
+		r := c.Request().WithContext(context.WithValue(c.Request().Context(), uploadRequestKey{}, at))
 		r.Header.Del("X-HTTP-Method-Override") // the permission was checked for the route's real method
 		c.Response().Before(func() {
 			// The location is reduced to a path, because proxies may have changed scheme and host.
@@ -81,21 +81,21 @@ func (s *Server) upload(base string, do func(*tus.UnroutedHandler) http.HandlerF
 	}
 }
 
-func (at *arrival) leave() {
-	if at.onHost != nil {
-		at.release.Do(at.onHost)
+func (at *uploadRequest) releaseHost() {
+	if at.closeHost != nil {
+		at.release.Do(at.closeHost)
 	}
 }
 
 // refuse converts an error to an error of tusd.
-func (at *arrival) refuse(err error) error {
+func (at *uploadRequest) tusError(err error) error {
 	if _, own := errors.AsType[tus.Error](err); err == nil || own {
 		return err
 	}
 	if errors.Is(err, context.Canceled) {
 		err = fleet.Errorf(fleet.Unavailable, "The portal is stopping. Continue the upload.")
 	}
-	r := at.s.refuse(at.c, asTooLarge(err))
+	r := at.s.refusalOf(at.c, asTooLarge(err))
 	body, _ := json.Marshal(problemOf(r)) // not reached: plain values always encode
 	out := tus.NewError("ERR_REFUSED", r.text(), r.status)
 	out.HTTPResponse.Body = string(body)
@@ -109,7 +109,7 @@ type tusStore struct{}
 
 // NewUpload implements tus.DataStore. The client describes the upload in its metadata.
 func (tusStore) NewUpload(ctx context.Context, info tus.FileInfo) (tus.Upload, error) {
-	at := arrivalOf(ctx)
+	at := uploadRequestOf(ctx)
 	m := info.MetaData
 	name := m["name"]
 	if name == "" {
@@ -119,19 +119,19 @@ func (tusStore) NewUpload(ctx context.Context, info tus.FileInfo) (tus.Upload, e
 		Name: name, HostID: fleet.HostID(m["host"]), SizeBytes: info.Size, Checksum: m["checksum"], File: m["file"],
 	})
 	if err != nil {
-		return nil, at.refuse(err)
+		return nil, at.tusError(err)
 	}
-	return &tusUpload{arrival: at, of: u, fresh: true}, nil
+	return &tusUpload{uploadRequest: at, of: u, fresh: true}, nil
 }
 
 // GetUpload implements tus.DataStore.
 func (tusStore) GetUpload(ctx context.Context, _ string) (tus.Upload, error) {
-	at := arrivalOf(ctx)
+	at := uploadRequestOf(ctx)
 	u, err := at.s.Control.GetUpload(at.c.Request().Context(), at.a, fleet.UploadID(at.c.Param("id")))
 	if err != nil {
-		return nil, at.refuse(err)
+		return nil, at.tusError(err)
 	}
-	return &tusUpload{arrival: at, of: u}, nil
+	return &tusUpload{uploadRequest: at, of: u}, nil
 }
 
 // AsTerminatableUpload implements tus.TerminaterDataStore.
@@ -139,7 +139,7 @@ func (tusStore) AsTerminatableUpload(u tus.Upload) tus.TerminatableUpload { retu
 
 // tusUpload is an upload during one request.
 type tusUpload struct {
-	*arrival
+	*uploadRequest
 	of    fleet.Upload
 	conn  *uploadConn
 	fresh bool // the upload was just created, so its host has no data yet
@@ -151,14 +151,14 @@ func (u *tusUpload) GetInfo(context.Context) (tus.FileInfo, error) {
 	if u.fresh {
 		return info, nil
 	}
-	if err := u.of.Over(); err != nil {
-		return info, u.refuse(err)
+	if err := u.of.EndedError(); err != nil {
+		return info, u.tusError(err)
 	}
 	var err error
-	if info.Offset = u.of.SizeBytes; !u.of.Whole() {
+	if info.Offset = u.of.SizeBytes; !u.of.IsComplete() {
 		info.Offset, err = u.open()
 	}
-	return info, u.refuse(err)
+	return info, u.tusError(err)
 }
 
 // open connects to the host once per request and returns the current offset.
@@ -171,7 +171,7 @@ func (u *tusUpload) open() (int64, error) {
 		case err != nil:
 			return 0, err
 		}
-		u.conn, u.onHost = line, line.close
+		u.conn, u.closeHost = line, line.close
 	}
 	return u.conn.offset, nil
 }
@@ -181,11 +181,11 @@ func (u *tusUpload) WriteChunk(_ context.Context, offset int64, src io.Reader) (
 	has, err := u.open()
 	switch {
 	case err != nil:
-		return 0, u.refuse(err)
+		return 0, u.tusError(err)
 	case has != offset || u.conn == nil:
 		return 0, tus.ErrMismatchOffset
 	}
-	ctx, stop := u.s.watched(u.c.Request(), u.a, u.checkSender)
+	ctx, stop := u.s.watchPermission(u.c.Request(), u.a, u.checkSender)
 	defer stop()
 	n, err := u.conn.send(ctx, src)
 	if errors.Is(err, errUploadEnded) {
@@ -193,7 +193,7 @@ func (u *tusUpload) WriteChunk(_ context.Context, offset int64, src io.Reader) (
 			err = fleet.Errorf(fleet.Invalid, "This upload has ended.")
 		}
 	}
-	return n, u.refuse(err)
+	return n, u.tusError(err)
 }
 
 // checkSender checks that the client still has permission, and records that the upload is still active.
@@ -205,13 +205,13 @@ func (u *tusUpload) checkSender(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return u.s.Control.KeepUpload(ctx, a, u.of.ID)
+	return u.s.Control.TouchUpload(ctx, a, u.of.ID)
 }
 
 // senderNow returns the actor of an upload or download, with current permissions. The transfer counts as use of the
 // session.
 func (s *Server) senderNow(ctx context.Context, c echo.Context) (fleet.Actor, error) {
-	if routeOf(c).kind == tokenInflow {
+	if routeOf(c).kind == tokenTransfer {
 		return s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerOf(c.Request()))
 	}
 	return s.consoleActor(ctx, c.Request(), true)
@@ -220,12 +220,12 @@ func (s *Server) senderNow(ctx context.Context, c echo.Context) (fleet.Actor, er
 // FinishUpload implements tus.Upload. The client gets the host's result if the host finishes soon enough; the task
 // always shows the result.
 func (u *tusUpload) FinishUpload(context.Context) error {
-	u.leave()
+	u.releaseHost()
 	now, err := u.s.awaitUpload(u.c.Request().Context(), u.a, u.of)
 	if err == nil {
-		err = now.Over()
+		err = now.EndedError()
 	}
-	return u.refuse(err)
+	return u.tusError(err)
 }
 
 // GetReader implements tus.Upload. Uploads cannot be read back.
@@ -235,7 +235,7 @@ func (u *tusUpload) GetReader(context.Context) (io.ReadCloser, error) {
 
 // Terminate implements tus.TerminatableUpload.
 func (u *tusUpload) Terminate(context.Context) error {
-	return u.refuse(u.s.Control.CancelUpload(u.c.Request().Context(), u.a, u.of.ID))
+	return u.tusError(u.s.Control.CancelUpload(u.c.Request().Context(), u.a, u.of.ID))
 }
 
 // putVolume accepts a volume in one request, as curl -T sends it. It cancels a truncated upload, because a client like
@@ -249,26 +249,26 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 	if r.ContentLength <= 0 {
 		return fleet.Errorf(fleet.Malformed, "Send the size of the file as Content-Length. To upload from a pipe, use tus instead.")
 	}
-	if !s.seats.enter(a.UserID) {
+	if !s.transferCount.enter(a.UserID) {
 		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)
 	}
-	defer s.seats.leave(a.UserID)
+	defer s.transferCount.leave(a.UserID)
 	of, err := s.Control.CreateUpload(ctx, a, fleet.PoolID(c.Param("id")), control.NewUpload{
 		Name: c.Param("name"), HostID: fleet.HostID(c.QueryParam("host")), SizeBytes: r.ContentLength, Checksum: c.QueryParam("checksum"),
 	})
 	if err != nil {
 		return err
 	}
-	at := &arrival{s: s, c: c, a: a}
-	defer at.leave()
-	u := &tusUpload{arrival: at, of: of}
+	at := &uploadRequest{s: s, c: c, a: a}
+	defer at.releaseHost()
+	u := &tusUpload{uploadRequest: at, of: of}
 	if _, err = u.open(); err == nil && u.conn != nil { // otherwise the host ended the upload before any data was sent
-		watch, stop := s.watched(r, a, u.checkSender)
+		watch, stop := s.watchPermission(r, a, u.checkSender)
 		defer stop()
 		_, err = u.conn.send(watch, r.Body)
 	}
 	whole := u.conn != nil && u.conn.offset == of.SizeBytes
-	at.leave()
+	at.releaseHost()
 	if err == nil && !whole || err != nil && !errors.Is(err, errUploadEnded) {
 		fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
 		defer cancel()
@@ -282,7 +282,7 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 	}
 	now, err := s.awaitUpload(ctx, a, of)
 	if err == nil {
-		err = now.Over()
+		err = now.EndedError()
 	}
 	if err != nil {
 		return err
@@ -290,12 +290,12 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 	return c.JSON(created, now)
 }
 
-func (s *Server) askUploadVolume(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
-	return s.askVolumeToCome(c, a, in, how, poolview.UploadVolume, uploadScript)
+func (s *Server) showUploadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
+	return s.showNewVolumeDialog(c, a, in, how, poolview.UploadVolume, uploadScript)
 }
 
 // uploadVolume creates the upload; the script of the form's page then sends the file.
-func (s *Server) uploadVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+func (s *Server) uploadVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	var checks fleet.Checks
 	size, err := strconv.ParseInt(in.Size, 10, 64)
 	if err != nil || in.File == "" {
@@ -306,5 +306,5 @@ func (s *Server) uploadVolume(c echo.Context, a fleet.Actor, in volumeForm) (end
 		Name: strings.TrimSpace(in.Name), HostID: fleet.HostID(in.Host), SizeBytes: size, Checksum: strings.TrimSpace(in.Checksum), File: in.File,
 	})
 	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
-	return stay(back, "Uploading "+u.Volume+" to "+u.HostName+"."), err
+	return stayOnPage(back, "Uploading "+u.Volume+" to "+u.HostName+"."), err
 }

@@ -17,18 +17,18 @@ import (
 const uploadAnswerLimit = time.Minute
 
 // uploads configures the relay for uploads. The portal itself is the sending end, on behalf of the user.
-var uploads = relay.Use{
+var uploads = relay.KindConfig{
 	Kind:        relay.Upload,
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
-	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The upload's client left before the host connected."},
-	Left:        [2]string{relay.Asker: "The client stopped the upload.", relay.Answerer: "The host ended the connection."},
+	NoPeer:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The upload's client left before the host connected."},
+	Disconnected:        [2]string{relay.Asker: "The client stopped the upload.", relay.Answerer: "The host ended the connection."},
 	Unreachable: [2]string{relay.Asker: "The client is no longer connected.", relay.Answerer: "The host is no longer connected."},
 	Taken:       "Another client continues this upload already.",
-	Stray:       "An upload carries binary messages only.",
+	NotBinary:       "An upload carries binary messages only.",
 }
 
 // pieces pools the buffers of transfers. Each upload or download uses one buffer, whatever its size.
-var pieces = sync.Pool{New: func() any { return new([wire.UploadHeader + wire.MaxUploadPiece]byte) }}
+var transferBuffers = sync.Pool{New: func() any { return new([wire.UploadHeader + wire.MaxUploadPiece]byte) }}
 
 // uploadConn is a connection to the host that receives an upload.
 type uploadConn struct {
@@ -37,7 +37,7 @@ type uploadConn struct {
 	host    string
 	offset  int64 // bytes that the host has stored durably
 	answers chan wire.UploadAnswer
-	gone    chan struct{} // closed when the host's connection has ended
+	ended    chan struct{} // closed when the host's connection has ended
 }
 
 // connTries is how often the host is asked to connect if its connection ends before it reports the offset. An earlier
@@ -48,16 +48,16 @@ const connTries = 3
 // instead, the error is the upload's result.
 func (s *Server) openUploadConn(ctx context.Context, a fleet.Actor, u fleet.Upload) (l *uploadConn, err error) {
 	for range connTries {
-		if l, err = s.callHost(ctx, a, u); !errors.Is(err, errCalledAway) {
+		if l, err = s.connectUploadHost(ctx, a, u); !errors.Is(err, errHostDisconnected) {
 			return l, err
 		}
 	}
 	return nil, s.uploadConnError(ctx, a, u, err)
 }
 
-var errCalledAway = errors.New("the host disconnected before it reported the offset")
+var errHostDisconnected = errors.New("the host disconnected before it reported the offset")
 
-func (s *Server) callHost(ctx context.Context, a fleet.Actor, u fleet.Upload) (*uploadConn, error) {
+func (s *Server) connectUploadHost(ctx context.Context, a fleet.Actor, u fleet.Upload) (*uploadConn, error) {
 	subject := string(fleet.SubjectVolume(fleet.Volref{PoolID: u.PoolID, Volume: u.Volume}))
 	sub := s.Hub.Subscribe(subject)
 	defer sub.Close()
@@ -79,18 +79,18 @@ func (s *Server) callHost(ctx context.Context, a fleet.Actor, u fleet.Upload) (*
 			}
 		}
 	}()
-	ws, release, err := s.pairs.Hold(ctx, end)
+	ws, release, err := s.relays.Hold(ctx, end)
 	if err != nil {
 		return nil, s.uploadConnError(ctx, a, u, err)
 	}
-	l := &uploadConn{stream: wire.NewStream(ws), release: release, host: u.HostName, answers: make(chan wire.UploadAnswer, 1), gone: make(chan struct{})}
+	l := &uploadConn{stream: wire.NewStream(ws), release: release, host: u.HostName, answers: make(chan wire.UploadAnswer, 1), ended: make(chan struct{})}
 	go l.listen()
 	first, err := l.answer(ctx)
 	select {
-	case <-l.gone:
+	case <-l.ended:
 		if err != nil && ctx.Err() == nil {
 			l.close()
-			return nil, errCalledAway
+			return nil, errHostDisconnected
 		}
 	default:
 	}
@@ -120,16 +120,16 @@ func (s *Server) uploadConnError(ctx context.Context, a fleet.Actor, u fleet.Upl
 	switch {
 	case failed != nil:
 		return failed
-	case now.Whole():
+	case now.IsComplete():
 		return errUploadEnded
-	case now.Over() != nil:
-		return now.Over()
+	case now.EndedError() != nil:
+		return now.EndedError()
 	}
 	return fleet.Errorf(fleet.Unavailable, "The host %s did not connect for the upload. Continue the upload when the host is online again: the host keeps the data that has arrived.", u.HostName)
 }
 
 func (l *uploadConn) listen() {
-	defer close(l.gone)
+	defer close(l.ended)
 	next := wire.NewUploadAnswers(l.stream)
 	for {
 		a, err := next()
@@ -151,13 +151,13 @@ func (l *uploadConn) answer(ctx context.Context) (wire.UploadAnswer, error) {
 	select {
 	case a := <-l.answers:
 		return a, nil
-	case <-l.gone:
+	case <-l.ended:
 		select {
 		case a := <-l.answers: // the host sent a last message before it disconnected
 			return a, nil
 		default:
 		}
-		return wire.UploadAnswer{}, l.lost()
+		return wire.UploadAnswer{}, l.lostError()
 	case <-late.C:
 		return wire.UploadAnswer{}, fleet.Errorf(fleet.Unavailable, "The storage of the host %s did not store the data in time. Continue the upload.", l.host)
 	case <-ctx.Done():
@@ -165,15 +165,15 @@ func (l *uploadConn) answer(ctx context.Context) (wire.UploadAnswer, error) {
 	}
 }
 
-func (l *uploadConn) lost() error {
+func (l *uploadConn) lostError() error {
 	return fleet.Errorf(fleet.Unavailable, "The connection to the host %s was lost. Continue the upload.", l.host)
 }
 
 // send forwards the data of from to the host piece by piece, and returns how many of these bytes the host has stored
 // durably. It buffers only one piece.
 func (l *uploadConn) send(ctx context.Context, from io.Reader) (int64, error) {
-	piece := pieces.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
-	defer pieces.Put(piece)
+	piece := transferBuffers.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
+	defer transferBuffers.Put(piece)
 	defer context.AfterFunc(ctx, l.close)()
 	var cut error
 	for {
@@ -181,7 +181,7 @@ func (l *uploadConn) send(ctx context.Context, from io.Reader) (int64, error) {
 		if n > 0 {
 			wire.PutUploadHeader(piece[:], n)
 			if _, err := l.stream.Write(piece[:wire.UploadHeader+n]); err != nil {
-				return l.refusal(ctx)
+				return l.lastAnswer(ctx)
 			}
 		}
 		if err != nil {
@@ -192,7 +192,7 @@ func (l *uploadConn) send(ctx context.Context, from io.Reader) (int64, error) {
 		}
 	}
 	if _, err := l.stream.Write(make([]byte, wire.UploadHeader)); err != nil {
-		return l.refusal(ctx)
+		return l.lastAnswer(ctx)
 	}
 	a, err := l.answer(ctx)
 	if err != nil {
@@ -210,7 +210,7 @@ func (l *uploadConn) send(ctx context.Context, from io.Reader) (int64, error) {
 }
 
 // refusal waits for the last message of a host that no longer accepts data, and returns the message's result.
-func (l *uploadConn) refusal(ctx context.Context) (int64, error) {
+func (l *uploadConn) lastAnswer(ctx context.Context) (int64, error) {
 	a, err := l.answer(ctx)
 	switch {
 	case err != nil:
@@ -220,7 +220,7 @@ func (l *uploadConn) refusal(ctx context.Context) (int64, error) {
 	case a.Error != "":
 		return 0, fleet.Errorf(fleet.Invalid, "%s", a.Error)
 	}
-	return 0, l.lost()
+	return 0, l.lostError()
 }
 
 func (l *uploadConn) close() {

@@ -35,16 +35,16 @@ func (in userForm) view(id fleet.UserID, how formState) peopleview.UserForm {
 	return peopleview.UserForm{ID: id, Name: in.Name, Role: in.Role, Disabled: in.Disabled != "", Errors: how.errors}
 }
 
-func (s *Server) askUser(c echo.Context, a fleet.Actor, in userForm, how formState) error {
+func (s *Server) showUserForm(c echo.Context, a fleet.Actor, in userForm, how formState) error {
 	return s.showNewUser(c, a, how.status, in.view("", how))
 }
 
 func (s *Server) showNewUser(c echo.Context, a fleet.Actor, status int, f peopleview.UserForm) error {
-	return s.showAs(c, status, a, shell.Frame{Title: "New user"}, peopleview.NewUser(f))
+	return s.showPageWithStatus(c, status, a, shell.Frame{Title: "New user"}, peopleview.NewUser(f))
 }
 
 // createUser answers with the page that shows the one-time password. No other page can show the password.
-func (s *Server) createUser(c echo.Context, a fleet.Actor, in userForm) (end, error) {
+func (s *Server) createUser(c echo.Context, a fleet.Actor, in userForm) (formResponse, error) {
 	u, password, err := s.Control.CreateUser(c.Request().Context(), a, in.input())
 	return func(c echo.Context) error {
 		return s.showNewUser(c, a, http.StatusOK, peopleview.UserForm{ID: u.ID, Name: u.Name, Password: password})
@@ -59,13 +59,13 @@ func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how formSt
 		return err
 	}
 	p := peopleview.UserPage{User: u, Actor: a, Form: in.view(u.ID, how), Now: time.Now()}
-	if !how.again() {
+	if !how.wasRefused() {
 		p.Form = peopleview.UserForm{ID: u.ID, Name: u.Name, Role: string(u.Role), Disabled: u.Disabled}
 	}
 	if p.Projects, p.Roles, err = s.rolesOf(ctx, a, u); err != nil {
 		return err
 	}
-	return s.showAs(c, how.status, a, userFrame(u), peopleview.User(p))
+	return s.showPageWithStatus(c, how.status, a, userFrame(u), peopleview.User(p))
 }
 
 // rolesOf returns the projects where the user has a role, and the roles by project id. It omits projects that the actor
@@ -75,7 +75,7 @@ func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]ki
 	if len(u.Projects) == 0 {
 		return nil, roles, nil
 	}
-	projects, err := query.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
+	projects, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListProjects)
 	var out []kit.Named
 	for _, p := range projects {
 		if role, ok := u.Projects[p.ID]; ok {
@@ -86,32 +86,32 @@ func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]ki
 	return out, roles, err
 }
 
-func (s *Server) editUser(c echo.Context, a fleet.Actor, in userForm) (end, error) {
+func (s *Server) editUser(c echo.Context, a fleet.Actor, in userForm) (formResponse, error) {
 	id := fleet.UserID(c.Param("id"))
 	_, err := s.Control.UpdateUser(c.Request().Context(), a, id, in.input())
 	return redirect(views.UserPath(id)), err
 }
 
-func (s *Server) askReset(c echo.Context, a fleet.Actor, _ none, how formState) error {
+func (s *Server) confirmResetPassword(c echo.Context, a fleet.Actor, _ emptyForm, how formState) error {
 	return s.showReset(c, a, how, "")
 }
 
 func (s *Server) showReset(c echo.Context, a fleet.Actor, how formState, password string) error {
 	dialog := func(u fleet.User, e kit.Errors) templ.Component { return peopleview.UserPassword(u, password, e) }
-	return confirm(s, s.Control.GetUser, userFrame, dialog)(c, a, none{}, how)
+	return confirm(s, s.Control.GetUser, userFrame, dialog)(c, a, emptyForm{}, how)
 }
 
 // resetPassword answers with the page that shows the new one-time password. No other page can show the password.
-func (s *Server) resetPassword(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) resetPassword(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	password := auth.NewPassword()
 	err := s.Control.SetPassword(c.Request().Context(), a, fleet.UserID(c.Param("id")), password)
-	return func(c echo.Context) error { return s.showReset(c, a, first, password) }, err
+	return func(c echo.Context) error { return s.showReset(c, a, firstShown, password) }, err
 }
 
-func (s *Server) askDeleteUser() asking[none] {
+func (s *Server) confirmDeleteUser() formRenderer[emptyForm] {
 	return confirm(s, s.Control.GetUser, userFrame, peopleview.UserDelete)
 }
 
-func (s *Server) deleteUser(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) deleteUser(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return redirect("/users"), s.Control.DeleteUser(c.Request().Context(), a, fleet.UserID(c.Param("id")))
 }

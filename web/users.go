@@ -12,9 +12,9 @@ import (
 )
 
 func (s *Server) listUsers(c echo.Context, a fleet.Actor) error {
-	users, err := query.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListUsers)
+	users, err := query.ReadAllPages(c.Request().Context(), a, fleet.Query{}, s.Control.ListUsers)
 	if err != nil {
 		return err
 	}
-	return s.show(c, a, shell.Frame{Title: "Users"}, peopleview.Users(peopleview.UsersPage{Users: users, Now: time.Now()}))
+	return s.showPage(c, a, shell.Frame{Title: "Users"}, peopleview.Users(peopleview.UsersPage{Users: users, Now: time.Now()}))
 }

@@ -29,14 +29,14 @@ func checkValues(text []byte, most int) error {
 	if quick := 1 + bytes.Count(text, []byte{','}) + bytes.Count(text, []byte{'{'}) + bytes.Count(text, []byte{'['}); quick <= most {
 		return nil // an upper bound of the number of values, because strings may contain these characters too
 	}
-	if values(text) > most {
+	if countValues(text) > most {
 		return fleet.Errorf(fleet.TooLarge, tooManyValues, most)
 	}
 	return nil
 }
 
 // boundedJSON decodes JSON bodies of the API within the limits.
-var boundedJSON = huma.Format{
+var limitedJSON = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal,
 	Unmarshal: func(text []byte, into any) error {
 		if err := checkValues(text, apiValues); err != nil {
@@ -64,14 +64,14 @@ func shortName(pointer string) string {
 }
 
 // boundedYAML decodes YAML bodies of the API, limited to what JSON can express: one document without aliases.
-var boundedYAML = huma.Format{
+var limitedYAML = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal, // JSON is valid YAML
 	Unmarshal: func(text []byte, into any) error {
 		asJSON, err := jsonOf(text)
 		if err != nil {
 			return err
 		}
-		return boundedJSON.Unmarshal(asJSON, into)
+		return limitedJSON.Unmarshal(asJSON, into)
 	},
 }
 
@@ -84,7 +84,7 @@ func jsonOf(text []byte) ([]byte, error) {
 	if err := read.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, fleet.Errorf(fleet.Malformed, "The YAML has more than one document. Send one at a time.")
 	}
-	if aliased(&doc) {
+	if hasAlias(&doc) {
 		return nil, fleet.Errorf(fleet.Malformed, "The YAML has aliases, which are not supported. Replace each alias by its value.")
 	}
 	var tree any
@@ -98,13 +98,13 @@ func jsonOf(text []byte) ([]byte, error) {
 	return asJSON, nil
 }
 
-func aliased(n *yaml.Node) bool {
-	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, aliased)
+func hasAlias(n *yaml.Node) bool {
+	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, hasAlias)
 }
 
 // values returns the size of a JSON text for checkValues: each list, object, string, number, boolean and null counts as
 // one. For invalid JSON the result is arbitrary.
-func values(text []byte) (n int) {
+func countValues(text []byte) (n int) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case ' ', '\t', '\r', '\n', ',', ']', '}':

@@ -42,19 +42,19 @@ func TestValueCountMatchesDecoder(t *testing.T) {
 		`{}`: 1, `[]`: 1, ` null `: 1, `"a,b:{["`: 1, `[1,-2.5e3,true,false,null,"x"]`: 7, `{"a":1,"b":[{},{}],"c":{"d":"\\\",,"}}`: 7,
 		"{\n\t\"a\" : [ 1 , 2 ]\r\n}": 4, `"\\"`: 1, `["\"",1]`: 3, `[[[[]]]]`: 4, `[1,2]` + " ": 3,
 	} {
-		if got, read := values([]byte(text)), valuesRead([]byte(text)); got != want || read != want {
+		if got, read := countValues([]byte(text)), valuesRead([]byte(text)); got != want || read != want {
 			t.Errorf("%s: values returns %d, encoding/json reads %d, want %d", text, got, read, want)
 		}
 	}
 	for _, broken := range []string{"", `"`, `"\`, `[`, `:::`, `{"a`, "\x00", `nul`} {
-		values([]byte(broken)) // any result is correct, but the call must return
+		countValues([]byte(broken)) // any result is correct, but the call must return
 	}
 }
 
 func FuzzValues(f *testing.F) {
 	f.Add([]byte(`{"a":[1,{"b":"c,\"d"}],"e":null}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		got := values(text)
+		got := countValues(text)
 		if json.Valid(text) && got != valuesRead(text) {
 			t.Errorf("%q: %d values, want %d", text, got, valuesRead(text))
 		}

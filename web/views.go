@@ -27,8 +27,8 @@ func (in viewForm) savedQuery(list string) string {
 
 // viewsPage shows the menu of a list's saved views, with the form that saves another one.
 func (s *Server) viewsPage(c echo.Context, a fleet.Actor, in viewForm, how formState) error {
-	p := kit.SavedViewsPage{List: c.Param("list"), Name: in.Name, Errors: how.errors, Focus: how.again()}
-	if how.again() {
+	p := kit.SavedViewsPage{List: c.Param("list"), Name: in.Name, Errors: how.errors, Focus: how.wasRefused()}
+	if how.wasRefused() {
 		p.Query = in.savedQuery(p.List)
 	} else {
 		p.Query, _ = fleet.ViewQuery(p.List, c.QueryParams())
@@ -41,25 +41,25 @@ func (s *Server) showViews(c echo.Context, a fleet.Actor, status int, p kit.Save
 	if p.Views, err = s.Control.ListViews(c.Request().Context(), a, p.List); err != nil {
 		return err
 	}
-	if isHX(c) {
-		return s.write(c, status, kit.ViewsMenu(p))
+	if isHTMX(c) {
+		return s.writePage(c, status, kit.ViewsMenu(p))
 	}
-	return s.showAs(c, status, a, shell.Frame{Title: "Saved views"}, kit.SavedViews(p))
+	return s.showPageWithStatus(c, status, a, shell.Frame{Title: "Saved views"}, kit.SavedViews(p))
 }
 
-func (s *Server) saveView(c echo.Context, a fleet.Actor, in viewForm) (end, error) {
+func (s *Server) saveView(c echo.Context, a fleet.Actor, in viewForm) (formResponse, error) {
 	view, err := s.Control.SaveView(c.Request().Context(), a, c.Param("list"), in.Name, in.Query)
-	return s.viewsChanged(a, c.Param("list"), view.Query), err
+	return s.redrawViews(a, c.Param("list"), view.Query), err
 }
 
-func (s *Server) deleteView(c echo.Context, a fleet.Actor, in viewForm) (end, error) {
+func (s *Server) deleteView(c echo.Context, a fleet.Actor, in viewForm) (formResponse, error) {
 	view, err := s.Control.DeleteView(c.Request().Context(), a, fleet.ViewID(c.Param("id")))
-	return s.viewsChanged(a, view.List, in.savedQuery(view.List)), err
+	return s.redrawViews(a, view.List, in.savedQuery(view.List)), err
 }
 
 // viewsChanged redraws the menu; without scripts it redirects to the list as shown.
-func (s *Server) viewsChanged(a fleet.Actor, list, query string) end {
-	return redraw(views.ListAddress(list, query), func(c echo.Context) error {
+func (s *Server) redrawViews(a fleet.Actor, list, query string) formResponse {
+	return redrawForm(views.ListAddress(list, query), func(c echo.Context) error {
 		return s.showViews(c, a, http.StatusOK, kit.SavedViewsPage{List: list, Query: query, Focus: true})
 	})
 }

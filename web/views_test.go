@@ -11,7 +11,7 @@ import (
 )
 
 func TestViewsSavedAndDeletedPerUser(t *testing.T) {
-	p, _, _, _ := fleetOf(t)
+	p, _, _, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	const query = "filter=label%3Aenv%3Dprod&sort=-name"
 	b.get("/vms?"+query+"&tree=vms").is(t, http.StatusOK).has(t, `hx-get="/views/vms?filter=label%3Aenv%3Dprod&amp;sort=-name"`, `href="/views/vms?filter=label%3Aenv%3Dprod&amp;sort=-name"`)

@@ -17,12 +17,12 @@ import (
 
 // actionsOf returns all actions on a VM, each with the reason if the user cannot start the action now.
 func actionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
-	return policy.Offer(a, "vm", vm.ProjectID, vm.Actions())
+	return policy.RestrictActions(a, "vm", vm.ProjectID, vm.Actions())
 }
 
 // guestActionsOf returns all actions of the guest agent, each with the reason if the user cannot start the action now.
 func guestActionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
-	return policy.Offer(a, "vm", vm.ProjectID, vm.GuestActions())
+	return policy.RestrictActions(a, "vm", vm.ProjectID, vm.GuestActions())
 }
 
 // vmFrame returns the frame of the VM's pages. The tree marks the VM, below its host.
@@ -33,26 +33,26 @@ func vmFrame(vm fleet.VMView) shell.Frame {
 }
 
 // vmOf reads the VM in the path, and the data that every tab of the VM's page shows.
-func (s *Server) vmOf(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
+func (s *Server) readVMPage(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
-	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: actionsOf(a, vm), GuestActions: guestActionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a), MoveWhy: moveWhy(a), MigrateWhy: migrateWhy(a)}, err
+	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: actionsOf(a, vm), GuestActions: guestActionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeRefusal(a), MoveWhy: moveRefusal(a), MigrateWhy: migrateRefusal(a)}, err
 }
 
-func placeWhy(a fleet.Actor) string {
+func placeRefusal(a fleet.Actor) string {
 	if policy.May(a, policy.InfraChange, "") {
 		return ""
 	}
 	return "Only users who may change hosts can set which host a VM is on."
 }
 
-func moveWhy(a fleet.Actor) string {
+func moveRefusal(a fleet.Actor) string {
 	if policy.May(a, policy.InfraChange, "") {
 		return ""
 	}
 	return "Only users who may change hosts can move disks between pools."
 }
 
-func migrateWhy(a fleet.Actor) string {
+func migrateRefusal(a fleet.Actor) string {
 	if policy.May(a, policy.InfraChange, "") {
 		return ""
 	}
@@ -64,16 +64,16 @@ func (s *Server) vmPage(c echo.Context, a fleet.Actor) error {
 	if tab == "" {
 		tab = "summary"
 	}
-	p, err := s.vmOf(c, a, tab)
+	p, err := s.readVMPage(c, a, tab)
 	if err != nil {
 		return err
 	}
-	if target(c) != "vm-head" {
+	if htmxTarget(c) != "vm-head" {
 		if err := s.fillTab(c, a, &p); err != nil {
 			return err
 		}
 	}
-	return s.show(c, a, vmFrame(p.VM), vmview.Show(p))
+	return s.showPage(c, a, vmFrame(p.VM), vmview.Show(p))
 }
 
 // fillTab reads the data of the page's current tab.
@@ -85,22 +85,22 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 			p.Pools, err = s.poolNames(ctx, a, p.VM)
 		}
 		if err == nil && len(p.VM.Spec.NICs) > 0 {
-			p.Filters, err = s.Control.NICFilters(ctx, a, p.VM.ID)
+			p.Filters, err = s.Control.NICFilterStates(ctx, a, p.VM.ID)
 		}
 		if err == nil {
 			p.NICs, err = s.Control.VMAddresses(ctx, a, p.VM.ID)
 		}
-		if err == nil && p.VM.On() {
+		if err == nil && p.VM.HasGuest() {
 			p.Guest, err = s.Control.VMGuest(ctx, a, p.VM.ID)
 		}
 		if err == nil && p.MoveWhy == "" {
-			p.Moving, err = s.Control.MovingDisks(ctx, a, p.VM.ID)
+			p.Moving, err = s.Control.OpenDiskMigrations(ctx, a, p.VM.ID)
 		}
 		if err == nil && p.MigrateWhy == "" {
-			p.Leaving, err = s.Control.LeavingVM(ctx, a, p.VM.ID)
+			p.Leaving, err = s.Control.OpenMigration(ctx, a, p.VM.ID)
 		}
 	case "configure":
-		if p.Edit, err = s.editForm(c, a, p.VM); err == nil {
+		if p.Edit, err = s.newEditForm(c, a, p.VM); err == nil {
 			p.Pools, err = s.poolNames(ctx, a, p.VM)
 		}
 	case "snapshots":
@@ -108,7 +108,7 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 			p.Schedules, err = s.Control.SnapshotSchedules(ctx, a, p.VM.ID)
 		}
 	case "events":
-		history, err := s.Control.VMEvents(ctx, a, p.VM.ID)
+		history, err := s.Control.VMHistory(ctx, a, p.VM.ID)
 		p.Audit, p.Tasks = history.Audit, history.Jobs
 		return err
 	case "monitor":
@@ -129,25 +129,25 @@ func (s *Server) poolNames(ctx context.Context, a fleet.Actor, vm fleet.VMView) 
 }
 
 func (s *Server) consolePage(c echo.Context, a fleet.Actor) error {
-	p, err := s.vmOf(c, a, "console")
+	p, err := s.readVMPage(c, a, "console")
 	if err != nil {
 		return err
 	}
 	f := vmFrame(p.VM)
 	f.Scripts = []string{"bundle/console.js"}
 	if c.QueryParam("window") == "" {
-		return s.show(c, a, f, vmview.Show(p))
+		return s.showPage(c, a, f, vmview.Show(p))
 	}
 	f.Title, f.Actor, f.Now = "Console of "+p.VM.Name, a, p.Now
-	return s.write(c, http.StatusOK, shell.Window(f, vmview.ConsoleWindow(p)))
+	return s.writePage(c, http.StatusOK, shell.Window(f, vmview.ConsoleWindow(p)))
 }
 
 func (s *Server) vmMenu(c echo.Context, a fleet.Actor) error {
-	p, err := s.vmOf(c, a, "")
+	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
 	}
-	return s.part(c, a, p.VM.Name, vmview.Menu(p))
+	return s.writeFragment(c, a, p.VM.Name, vmview.Menu(p))
 }
 
 func (s *Server) discoveredVMPage(c echo.Context, a fleet.Actor) error {
@@ -156,17 +156,17 @@ func (s *Server) discoveredVMPage(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	f := shell.Frame{Title: vm.Name, Here: []string{"host:" + string(vm.HostID), "found:" + string(vm.ID)}}
-	return s.show(c, a, f, vmview.Found(vmview.FoundPage{VM: vm, Now: time.Now()}))
+	return s.showPage(c, a, f, vmview.Discovered(vmview.DiscoveredPage{VM: vm, Now: time.Now()}))
 }
 
 type actionForm struct {
 	Action fleet.Action `form:"action"`
 }
 
-func (s *Server) actOnVM(c echo.Context, a fleet.Actor, in actionForm) (end, error) {
+func (s *Server) startVMAction(c echo.Context, a fleet.Actor, in actionForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	job, err := s.Control.ActVM(c.Request().Context(), a, id, in.Action)
-	return stay(views.VMPath(id), in.Action.Label()+" "+job.SubjectName+": queued on "+cmp.Or(job.HostName, "its host")+"."), err
+	return stayOnPage(views.VMPath(id), in.Action.Label()+" "+job.SubjectName+": queued on "+cmp.Or(job.HostName, "its host")+"."), err
 }
 
 type deleteForm struct {
@@ -174,8 +174,8 @@ type deleteForm struct {
 	Confirm string `form:"confirm"`
 }
 
-func (s *Server) askDeleteVM(c echo.Context, a fleet.Actor, in deleteForm, how formState) error {
-	p, err := s.vmOf(c, a, "")
+func (s *Server) confirmDeleteVM(c echo.Context, a fleet.Actor, in deleteForm, how formState) error {
+	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
 	}
@@ -183,12 +183,12 @@ func (s *Server) askDeleteVM(c echo.Context, a fleet.Actor, in deleteForm, how f
 	if d.Pools, err = s.poolNames(c.Request().Context(), a, p.VM); err != nil {
 		return err
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Delete(d))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Delete(d))
 }
 
-func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteForm) (end, error) {
+func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteForm) (formResponse, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
-	if may, _ := vm.Allows(fleet.ActDelete); err == nil && may && vm.On() && in.Confirm != vm.Name {
+	if may, _ := vm.Allows(fleet.ActDelete); err == nil && may && vm.HasGuest() && in.Confirm != vm.Name {
 		err = nameMismatch(vm.Name)
 	}
 	if err == nil {

@@ -19,7 +19,7 @@ type bulkForm struct {
 	IDs    []fleet.VMID `form:"id"`
 	Back   string       `form:"back"`
 
-	Sure    string `form:"sure"` // empty: the dialog is not confirmed yet
+	Confirmed    string `form:"sure"` // empty: the dialog is not confirmed yet
 	Disks   string `form:"disks"`
 	Confirm string `form:"confirm"`
 	Host    string `form:"host"`
@@ -29,20 +29,20 @@ type bulkForm struct {
 
 // actOnVMs starts one action on many VMs and redirects to the task's page, so that a reload does not repeat the action.
 // Destructive actions, and actions that need more input, show a dialog first.
-func (s *Server) actOnVMs(c echo.Context, a fleet.Actor, in bulkForm) (end, error) {
+func (s *Server) startBulkAction(c echo.Context, a fleet.Actor, in bulkForm) (formResponse, error) {
 	if in.Action == vmview.ManyCompare {
 		return compareSelected(in.IDs)
 	}
-	if in.Sure == "" && vmview.Asks(in.Action) {
-		return func(c echo.Context) error { return s.askOfVMs(c, a, in, first) }, nil
+	if in.Confirmed == "" && vmview.OpensDialog(in.Action) {
+		return func(c echo.Context) error { return s.showBulkActionDialog(c, a, in, firstShown) }, nil
 	}
-	task, err := s.orderVMs(c.Request().Context(), a, in)
+	task, err := s.queueBulkAction(c.Request().Context(), a, in)
 	return redirect(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String()), err
 }
 
 // compareSelected redirects to the comparison of the selected VMs: two, or one that the user compares with another VM
 // chosen there.
-func compareSelected(ids []fleet.VMID) (end, error) {
+func compareSelected(ids []fleet.VMID) (formResponse, error) {
 	switch len(ids) {
 	case 0:
 		return nil, fleet.Errorf(fleet.Malformed, "Select two VMs to compare.")
@@ -54,10 +54,10 @@ func compareSelected(ids []fleet.VMID) (end, error) {
 	return nil, fleet.Errorf(fleet.Malformed, "Only two VMs can be compared. Select two, not %d.", len(ids))
 }
 
-func (s *Server) orderVMs(ctx context.Context, a fleet.Actor, in bulkForm) (fleet.Task, error) {
+func (s *Server) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkForm) (fleet.Task, error) {
 	switch in.Action {
 	case fleet.ActDelete:
-		vms, err := s.Control.NamedVMs(ctx, a, in.IDs)
+		vms, err := s.Control.VMsByID(ctx, a, in.IDs)
 		if err != nil {
 			return fleet.Task{}, err
 		}
@@ -74,7 +74,7 @@ func (s *Server) orderVMs(ctx context.Context, a fleet.Actor, in bulkForm) (flee
 		})
 	case vmview.ManyMigrate:
 		var checks fleet.Checks
-		order := control.MigrateVM{HostID: fleet.HostID(in.Host), RateBytes: read(&checks, "rateBytes", in.Rate, rateOf)}
+		order := control.MigrateVM{HostID: fleet.HostID(in.Host), RateBytes: parseField(&checks, "rateBytes", in.Rate, rateOf)}
 		if err := checks.Err(); err != nil {
 			return fleet.Task{}, err
 		}
@@ -84,12 +84,12 @@ func (s *Server) orderVMs(ctx context.Context, a fleet.Actor, in bulkForm) (flee
 }
 
 // askOfVMs shows the dialog that asks for the details of an action on many VMs, or for its confirmation.
-func (s *Server) askOfVMs(c echo.Context, a fleet.Actor, in bulkForm, how formState) error {
+func (s *Server) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkForm, how formState) error {
 	ctx := c.Request().Context()
-	if !vmview.Asks(in.Action) {
+	if !vmview.OpensDialog(in.Action) {
 		return fleet.Errorf(fleet.Invalid, "%s", how.errors.Form)
 	}
-	vms, err := s.Control.NamedVMs(ctx, a, in.IDs)
+	vms, err := s.Control.VMsByID(ctx, a, in.IDs)
 	if err != nil {
 		return err
 	}
@@ -100,18 +100,18 @@ func (s *Server) askOfVMs(c echo.Context, a fleet.Actor, in bulkForm, how formSt
 		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 	}}
 	if in.Action == vmview.ManyMigrate {
-		if p.Hosts, err = s.choose(ctx, a, pick{typ: "hosts", now: []string{in.Host}, page: "/vms"}); err != nil {
+		if p.Hosts, err = s.selectOptions(ctx, a, optionQuery{typ: "hosts", chosen: []string{in.Host}, page: "/vms"}); err != nil {
 			return err
 		}
 		if len(p.Hosts.Options) > 0 && p.Hosts.Options[0].Value == "" {
 			p.Hosts.Options = p.Hosts.Options[1:]
 		}
 	}
-	return s.showAs(c, how.status, a, shell.Frame{Title: "Virtual machines"}, vmview.Many(p))
+	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "Virtual machines"}, vmview.Many(p))
 }
 
 // bulkPage redirects the addresses of bulk results in older versions to the tasks that replaced these pages.
-func (s *Server) bulkPage(c echo.Context, _ fleet.Actor) error {
+func (s *Server) redirectBulkPage(c echo.Context, _ fleet.Actor) error {
 	l := kit.Link{Path: "/tasks/" + c.Param("id")}
 	return c.Redirect(http.StatusMovedPermanently, l.With("back", localPath(c.QueryParam("back"))).String())
 }

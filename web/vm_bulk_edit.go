@@ -60,7 +60,7 @@ func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 }
 
 // askBulkEdit shows the bulk edit form for selected VMs, or for all VMs that match a filter.
-func (s *Server) askBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, how formState) error {
+func (s *Server) showBulkEditForm(c echo.Context, a fleet.Actor, in bulkEditForm, how formState) error {
 	if in.Values == nil {
 		ids, err := s.selectedIDs(c.Request().Context(), a, c.Request().URL.Query())
 		if err != nil {
@@ -82,7 +82,7 @@ func (s *Server) showBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, ho
 		return err
 	}
 	p := vmview.BulkPage{IDs: in.ids(), Preview: preview, Form: vmview.Form{Typed: in.Values, Errors: how.errors, CPUModels: models, RunsHosts: policy.May(a, policy.InfraChange, "")}}
-	return s.showAs(c, how.status, a, shell.Frame{Title: "Edit VMs"}, vmview.Bulk(p))
+	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "Edit VMs"}, vmview.Bulk(p))
 }
 
 // selectedIDs returns the VM ids in q, or the ids of all VMs that match the filter in q.
@@ -120,10 +120,10 @@ func (s *Server) selectedIDs(ctx context.Context, a fleet.Actor, q url.Values) (
 
 // submitBulkEdit shows the form for a selection, shows a preview, or applies the edit and redirects to its task. The
 // selection is in the request body, because proxies refuse addresses with hundreds of ids.
-func (s *Server) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) (end, error) {
+func (s *Server) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) (formResponse, error) {
 	if in.Get("step") == "select" {
 		ids, err := s.selectedIDs(c.Request().Context(), a, url.Values{"id": in.Values["id"]})
-		return func(c echo.Context) error { return s.showBulkEdit(c, a, newBulkEditForm(ids), first, nil) }, err
+		return func(c echo.Context) error { return s.showBulkEdit(c, a, newBulkEditForm(ids), firstShown, nil) }, err
 	}
 	edit, err := in.edit()
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Server) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) 
 		return nil, err
 	}
 	preview := vmview.BulkPreview{Now: b.Now, NextBoot: b.NextBoot, Same: b.Same, Left: b.Left, Refused: slices.Clone(b.Refused)}
-	return func(c echo.Context) error { return s.showBulkEdit(c, a, in, first, &preview) }, nil
+	return func(c echo.Context) error { return s.showBulkEdit(c, a, in, firstShown, &preview) }, nil
 }
 
 type editVMsInput struct {

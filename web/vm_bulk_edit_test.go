@@ -10,7 +10,7 @@ import (
 )
 
 func TestBulkEditPreviewsAndAppliesChanges(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	ids := url.Values{"id": {string(vms["web-01"]), string(vms["web-02"])}}
 	b.get("/vms/edit?"+ids.Encode()).is(t, http.StatusOK).has(t, "Edit 2 VMs", `name="set.cpus"`, `name="set.display.video"`, "stays as it is")
@@ -50,7 +50,7 @@ func TestBulkEditPreviewsAndAppliesChanges(t *testing.T) {
 
 // A selection may have 500 ids. Proxies refuse addresses and headers above 8 KiB, which 200 ids exceed.
 func TestBulkEditAcceptsSelectionInBody(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/vms").is(t, http.StatusOK).lacks(t, `formmethod="get"`)
 	var many []string

@@ -18,7 +18,7 @@ func (p *portal) beginTasks() {
 }
 
 func TestBulkActionTaskShowsResultPerVM(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	form := url.Values{
 		"action": {"start"}, "back": {"/vms?sort=-name"},
@@ -66,7 +66,7 @@ func TestBulkActionTaskShowsResultPerVM(t *testing.T) {
 }
 
 func TestCancelStopsQueuedBulkSteps(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	to := b.post("/vms/bulk", url.Values{"action": {"start"}, "id": {string(vms["web-02"])}}).is(t, http.StatusSeeOther).header.Get("Location")
 	path, _, _ := strings.Cut(to, "?")
@@ -75,8 +75,8 @@ func TestCancelStopsQueuedBulkSteps(t *testing.T) {
 }
 
 func TestAPIBulkActionReportsResultPerVM(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
-	api := p.program("ann", fleet.RoleAdmin, nil)
+	p, _, _, vms := newFleetPortal(t)
+	api := p.apiClient("ann", fleet.RoleAdmin, nil)
 	body := mustJSON(map[string]any{"action": "start", "ids": []fleet.VMID{vms["web-01"], vms["web-02"]}})
 	a := api.call("POST", "/api/v1/vms/actions", body, "Idempotency-Key", "once").is(t, http.StatusAccepted)
 	if again := api.call("POST", "/api/v1/vms/actions", body, "Idempotency-Key", "once"); again.body != a.body || p.count("tasks") != 3 {
@@ -104,7 +104,7 @@ func TestAPIBulkActionReportsResultPerVM(t *testing.T) {
 }
 
 func TestInvalidBulkActionsRefused(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	id := string(vms["web-02"])
 	many := make([]string, 501)
@@ -133,7 +133,7 @@ func TestInvalidBulkActionsRefused(t *testing.T) {
 
 // The first click on a destructive action changes nothing: it shows a dialog with the number and names of the VMs.
 func TestDestructiveBulkActionConfirmed(t *testing.T) {
-	p, project, _, vms := fleetOf(t)
+	p, project, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	list := b.get("/vms").is(t, http.StatusOK)
 	list.has(t, `value="reset" hx-post="/vms/bulk"`, `value="delete" hx-post`, `value="snapshot" hx-post`, `value="migrate" hx-post`, "Labels…")

@@ -17,22 +17,22 @@ import (
 )
 
 // choices fills the selects of the form of a new VM with the options that the user may choose.
-func (s *Server) choices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
-	return s.fillChoices(c, a, f, "/vms/new", "", map[string]*kit.Choices{
+func (s *Server) fillNewVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
+	return s.readChoices(c, a, f, "/vms/new", "", map[string]*kit.Choices{
 		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
 // editChoices is choices for the form that edits the VM.
-func (s *Server) editChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
-	return s.fillChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.Choices{
+func (s *Server) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
+	return s.readChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.Choices{
 		"isos": &f.ISOs, "vm-networks": &f.Networks, "pools": &f.Pools, "images": &f.Images, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
 // fillChoices reads the options of each select in lists, whose keys are those of choosers. The chosen options are
 // always included.
-func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.Choices) error {
+func (s *Server) readChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.Choices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
 	for name, values := range f.Typed {
 		typ := map[string]string{"poolId": "pools", "image": "images", "lun": "luns", "network": "networks", "medium": "discs", "kernel": "files", "initrd": "files"}[name[strings.LastIndexByte(name, '.')+1:]]
@@ -47,21 +47,21 @@ func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page
 	if err != nil {
 		return err
 	}
-	pools, err := query.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListPools)
+	pools, err := query.ReadAllPages(c.Request().Context(), a, fleet.Query{}, s.Control.ListPools)
 	if err != nil {
 		return err
 	}
 	_, edits := lists["vm-networks"]
-	networks, err := s.networksOf(c, a, edits, fleet.VMID(of))
+	networks, err := s.usableNetworks(c, a, edits, fleet.VMID(of))
 	if err != nil {
 		return err
 	}
 	fill := func(typ string) (err error) {
-		q := pick{typ: typ, now: now[typ], page: page, all: c.QueryParam("all") != "", media: &media, pools: pools, networks: networks}
+		q := optionQuery{typ: typ, chosen: now[typ], page: page, all: c.QueryParam("all") != "", media: &media, pools: pools, networks: networks}
 		if typ == "vm-networks" {
-			q.of = of
+			q.parentID = of
 		}
-		*lists[typ], err = s.choose(c.Request().Context(), a, q)
+		*lists[typ], err = s.selectOptions(c.Request().Context(), a, q)
 		return err
 	}
 	project := f.VM.ProjectID
@@ -87,7 +87,7 @@ func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page
 }
 
 // networksOf returns the networks that a new VM can use or, if edits is true, the networks that the VM can use.
-func (s *Server) networksOf(c echo.Context, a fleet.Actor, edits bool, vm fleet.VMID) ([]fleet.NetworkView, error) {
+func (s *Server) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm fleet.VMID) ([]fleet.NetworkView, error) {
 	if edits {
 		return s.Control.NetworksFor(c.Request().Context(), a, vm)
 	}
@@ -101,12 +101,12 @@ func (s *Server) defaultsFor(ctx context.Context, a fleet.Actor, f *vmview.Form,
 		return fleet.VMDefaults{}, nil
 	}
 	if host := fleet.HostID(f.Typed.Get("hostId")); host != "" && !f.Edits {
-		return orNoDefaults(s.Control.VMDefaults(ctx, a, project, host))
+		return ignoreNotFound(s.Control.VMDefaults(ctx, a, project, host))
 	}
-	out, err := orNoDefaults(s.Control.VMDefaultsOf(ctx, a, project, pools, networks))
+	out, err := ignoreNotFound(s.Control.VMDefaultsOf(ctx, a, project, pools, networks))
 	if len(f.VM.Spec.Disks) > 0 {
 		at := f.VM.Spec.Disks[0].PoolID
-		if i := slices.IndexFunc(pools, func(p fleet.PoolView) bool { return p.ID == at && p.MakesDisks() }); i >= 0 {
+		if i := slices.IndexFunc(pools, func(p fleet.PoolView) bool { return p.ID == at && p.SupportsNewDisks() }); i >= 0 {
 			out.Pool = fleet.DefaultPool{ID: at, Name: pools[i].Name, Why: "pool of the first disk"}
 		}
 	}
@@ -115,7 +115,7 @@ func (s *Server) defaultsFor(ctx context.Context, a fleet.Actor, f *vmview.Form,
 
 // orNoDefaults returns no defaults instead of NotFound, for a project that was deleted or is hidden. The form stays
 // usable, and control reports the error when the VM is created.
-func orNoDefaults(d fleet.VMDefaults, err error) (fleet.VMDefaults, error) {
+func ignoreNotFound(d fleet.VMDefaults, err error) (fleet.VMDefaults, error) {
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return fleet.VMDefaults{}, nil
 	}
@@ -140,7 +140,7 @@ func networkChoice(a fleet.Actor, n fleet.NetworkView) kit.Option {
 }
 
 // poolRoom returns a pool's free and provisioned space as text, for people who size a disk.
-func poolRoom(h fleet.PoolHealth) string {
+func poolSpaceText(h fleet.PoolHealth) string {
 	text := kit.Bytes(h.AvailableBytes) + " free"
 	switch {
 	case h.Full > 0:
@@ -154,7 +154,7 @@ func poolRoom(h fleet.PoolHealth) string {
 }
 
 // unusable returns 1 for a pool where no host can create a disk now, else 0. Selects sort pools by this value.
-func unusable(p fleet.PoolView) int {
+func unusableRank(p fleet.PoolView) int {
 	if p.Health.Healthy == 0 || p.DeletedAt != nil {
 		return 1
 	}

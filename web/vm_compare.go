@@ -49,7 +49,7 @@ func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 		p.Rows = fleet.Compare(p.Left.VM, p.Right.VM)
 	}
 	if template != "" {
-		if p.Template, p.Version, err = s.versionOf(ctx, a, template); err != nil {
+		if p.Template, p.Version, err = s.templateVersionOf(ctx, a, template); err != nil {
 			return err
 		}
 		template = views.TemplateVersionValue(p.Template.ID, p.Version.ID)
@@ -58,21 +58,21 @@ func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 		}
 	}
 	all := c.QueryParam("every") != ""
-	if p.VMs, err = s.choose(ctx, a, pick{typ: "vms", now: []string{string(with)}, page: p.Address(), all: all}); err != nil {
+	if p.VMs, err = s.selectOptions(ctx, a, optionQuery{typ: "vms", chosen: []string{string(with)}, page: p.Address(), all: all}); err != nil {
 		return err
 	}
 	frame := shell.Frame{Title: "Compare " + p.Template.Name}
 	if p.Left.ID != "" {
 		frame = shell.Frame{Title: "Compare " + p.Left.Name, Here: []string{"vm:" + string(p.Left.ID)}}
-		if p.Templates, err = s.choose(ctx, a, pick{typ: "templates", of: string(p.Left.ID), now: []string{template}, page: p.Address(), all: all}); err != nil {
+		if p.Templates, err = s.selectOptions(ctx, a, optionQuery{typ: "templates", parentID: string(p.Left.ID), chosen: []string{template}, page: p.Address(), all: all}); err != nil {
 			return err
 		}
 	}
-	return s.show(c, a, frame, vmview.Compare(p))
+	return s.showPage(c, a, frame, vmview.Compare(p))
 }
 
 // versionOf returns the template version of a select's value (see views.TemplateVersionValue).
-func (s *Server) versionOf(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
+func (s *Server) templateVersionOf(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
 	id, version, _ := strings.Cut(value, "/")
 	t, err := s.Control.GetTemplate(ctx, a, fleet.TemplateID(id))
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Server) versionOf(ctx context.Context, a fleet.Actor, value string) (fl
 
 // versionOptions lists the template versions that the user may see: first the version that VM c.of was created from,
 // then the newest version of each template.
-func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	q := fleet.Query{Limit: maxChoices + 1, Sort: "name"}
 	if text := nameText(c.text); text != "" {
 		q.Filter = "name:*" + text + "*"
@@ -100,7 +100,7 @@ func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c pick) ([]k
 	for _, t := range page.Items {
 		for _, v := range t.Versions {
 			o := kit.Option{Value: views.TemplateVersionValue(t.ID, v.ID), Text: t.Name + " · version " + strconv.Itoa(v.Number)}
-			if slices.ContainsFunc(v.VMs, func(vm fleet.TemplateVM) bool { return string(vm.ID) == c.of }) {
+			if slices.ContainsFunc(v.VMs, func(vm fleet.TemplateVM) bool { return string(vm.ID) == c.parentID }) {
 				o.Text += " · source of this VM"
 				first = append(first, o)
 				continue
@@ -109,11 +109,11 @@ func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c pick) ([]k
 		}
 	}
 	out = append(first, out...)
-	for _, value := range c.now {
+	for _, value := range c.chosen {
 		if value == "" || slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
 			continue
 		}
-		if t, v, err := s.versionOf(ctx, a, value); err == nil {
+		if t, v, err := s.templateVersionOf(ctx, a, value); err == nil {
 			out = append(out, kit.Option{Value: value, Text: t.Name + " · version " + strconv.Itoa(v.Number)})
 		}
 	}
@@ -131,7 +131,7 @@ func nameText(text string) string {
 }
 
 // vmOptions lists the VMs that the user may see and whose name contains the search text, and the chosen VM.
-func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	q := fleet.Query{Limit: maxChoices + 1, Sort: "name"}
 	if text := nameText(c.text); text != "" {
 		q.Filter = "name:*" + text + "*"
@@ -147,7 +147,7 @@ func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Op
 			out = append(out, kit.Option{Value: value, Text: vm.Name + " · " + vm.ProjectName})
 		}
 	}
-	for _, id := range c.now {
+	for _, id := range c.chosen {
 		if vm, err := s.Control.GetVM(ctx, a, fleet.VMID(id)); err == nil {
 			add(vm)
 		}
@@ -160,7 +160,7 @@ func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Op
 
 // wasOf encodes the VM as JSON for a hidden field of the edit form. From that field and the other values, merging finds
 // the user's own changes.
-func wasOf(vm fleet.VM) string {
+func encodeVMState(vm fleet.VM) string {
 	text, err := json.Marshal(vmEdit{Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})
 	if err != nil {
 		panic(err) // not reached: plain values always encode
@@ -170,17 +170,17 @@ func wasOf(vm fleet.VM) string {
 
 // merging merges the user's change with the changes that others made to the VM meanwhile. fields lists the fields that
 // anybody changed. For fields that both changed, the choices in the form ("take.<field>") decide.
-func merging(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []fleet.Merged, err error) {
+func mergeChanges(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []fleet.Merged, err error) {
 	var was vmEdit
 	if err := json.Unmarshal([]byte(typed.Get("was")), &was); err != nil {
-		return merged, nil, unreadable()
+		return merged, nil, unreadableForm()
 	}
 	as := func(name string, labels map[string]string, description string, spec fleet.VMSpec) fleet.VM {
 		out := vm.VM
 		out.Name, out.Labels, out.Description, out.Spec = name, labels, description, spec
 		return out
 	}
-	sameNICs(change.Spec.NICs, was.Spec.NICs)
+	restoreNICs(change.Spec.NICs, was.Spec.NICs)
 	chosen := map[string]fleet.Side{}
 	for name, texts := range typed {
 		if field, ok := strings.CutPrefix(name, "take."); ok && len(texts) > 0 {
@@ -193,7 +193,7 @@ func merging(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged
 
 // sameNICs completes the NICs of a form, which contains only networks and MAC addresses, from the NICs in was.
 // Unchanged NICs get all their values back, changed NICs their security groups and anti-spoofing.
-func sameNICs(nics, was []fleet.NIC) {
+func restoreNICs(nics, was []fleet.NIC) {
 	for i, n := range nics {
 		for _, o := range was {
 			switch {
@@ -208,16 +208,16 @@ func sameNICs(nics, was []fleet.NIC) {
 }
 
 // mergeOf returns the page that lets the user merge two changes; nil if nobody else has changed the VM meanwhile.
-func (s *Server) mergeOf(ctx context.Context, a fleet.Actor, typed url.Values, vm fleet.VMView) (*vmview.MergePage, error) {
+func (s *Server) mergePage(ctx context.Context, a fleet.Actor, typed url.Values, vm fleet.VMView) (*vmview.MergePage, error) {
 	if typed.Get("was") == "" || typed.Get("merged") == "" && typed.Get("generation") == strconv.FormatInt(vm.Generation, 10) {
 		return nil, nil
 	}
-	change, err := editOf(typed, vm)
+	change, err := changeOfForm(typed, vm)
 	if err != nil {
 		return nil, nil //nolint:nilerr // the form is shown with its errors
 	}
 	out := &vmview.MergePage{Generation: vm.Generation}
-	if _, out.Fields, err = merging(typed, change, vm); err != nil || len(out.Fields) == 0 {
+	if _, out.Fields, err = mergeChanges(typed, change, vm); err != nil || len(out.Fields) == 0 {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(typed)) {
@@ -225,10 +225,10 @@ func (s *Server) mergeOf(ctx context.Context, a fleet.Actor, typed url.Values, v
 			continue
 		}
 		for _, text := range typed[name] {
-			out.Sent = append(out.Sent, kit.Sent{Name: name, Value: text})
+			out.Sent = append(out.Sent, kit.FormValue{Name: name, Value: text})
 		}
 	}
-	history, err := s.Control.VMEvents(ctx, a, vm.ID)
+	history, err := s.Control.VMHistory(ctx, a, vm.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,8 @@ type diskImageForm struct {
 }
 
 // diskHere returns the page of the VM in the path, and the request's disk with its number in the VM, from 1.
-func (s *Server) diskHere(c echo.Context, a fleet.Actor) (p vmview.Page, disk fleet.Disk, number int, err error) {
-	if p, err = s.vmOf(c, a, ""); err != nil {
+func (s *Server) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk fleet.Disk, number int, err error) {
+	if p, err = s.readVMPage(c, a, ""); err != nil {
 		return p, disk, 0, err
 	}
 	ref := volumeOf(c.QueryParam("disk"))
@@ -35,8 +35,8 @@ func (s *Server) diskHere(c echo.Context, a fleet.Actor) (p vmview.Page, disk fl
 	return p, disk, 0, fleet.Errorf(fleet.NotFound, "This VM has no such disk any more.")
 }
 
-func (s *Server) askDiskImage(c echo.Context, a fleet.Actor, in diskImageForm, how formState) error {
-	p, disk, number, err := s.diskHere(c, a)
+func (s *Server) showDiskImageForm(c echo.Context, a fleet.Actor, in diskImageForm, how formState) error {
+	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
 		return err
 	}
@@ -45,10 +45,10 @@ func (s *Server) askDiskImage(c echo.Context, a fleet.Actor, in diskImageForm, h
 		In: vmview.ImageForm{Name: in.Name, Description: in.Description, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch},
 	}
 	_, out.Why = p.VM.AllowsImage(disk.Ref())
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.DiskImage(out))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.DiskImage(out))
 }
 
-func (s *Server) imageOfDisk(c echo.Context, a fleet.Actor, in diskImageForm) (end, error) {
+func (s *Server) createDiskImage(c echo.Context, a fleet.Actor, in diskImageForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	image, _, err := s.Control.ImageOfDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), control.DiskImage{
 		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description),
@@ -65,7 +65,7 @@ type diskImageInput struct {
 	}
 }
 
-func (s *Server) apiImageOfDisk(ctx context.Context, a fleet.Actor, in *diskImageInput) (*taskOutput, error) {
+func (s *Server) apiCreateDiskImage(ctx context.Context, a fleet.Actor, in *diskImageInput) (*taskOutput, error) {
 	_, task, err := s.Control.ImageOfDisk(ctx, a, in.ID, in.Body.Disk, in.Body.DiskImage)
 	return &taskOutput{task}, err
 }

@@ -17,23 +17,23 @@ import (
 )
 
 // editForm returns the edit form with the VM's current values.
-func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
-	f := vmview.Form{Edits: true, VM: vm.VM, On: vm.On(), SeesHosts: policy.May(a, policy.InfraSee, ""), RunsHosts: policy.May(a, policy.InfraChange, "")}
+func (s *Server) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
+	f := vmview.Form{Edits: true, VM: vm.VM, On: vm.HasGuest(), SeesHosts: policy.May(a, policy.InfraSee, ""), RunsHosts: policy.May(a, policy.InfraChange, "")}
 	var err error
-	was := wasOf(vm.VM)
-	if err = s.plannedEdit(c, a, &vm); err != nil {
+	was := encodeVMState(vm.VM)
+	if err = s.applyPlannedEdit(c, a, &vm); err != nil {
 		return f, err
 	}
-	if f.Typed, err = typedOf(vm); err == nil {
+	if f.Typed, err = formValuesOf(vm); err == nil {
 		f.Typed.Set("was", was)
-		err = s.editChoices(c, a, &f, vm.ID)
+		err = s.fillEditVMChoices(c, a, &f, vm.ID)
 	}
 	return f, err
 }
 
 // editedVM shows the VM's page with the submitted form.
-func (s *Server) editedVM(c echo.Context, a fleet.Actor, in typedVM, how formState) error {
-	p, err := s.vmOf(c, a, "configure")
+func (s *Server) showEditForm(c echo.Context, a fleet.Actor, in typedVM, how formState) error {
+	p, err := s.readVMPage(c, a, "configure")
 	if err != nil {
 		return err
 	}
@@ -41,34 +41,34 @@ func (s *Server) editedVM(c echo.Context, a fleet.Actor, in typedVM, how formSta
 		return err
 	}
 	p.Edit.Typed, p.Edit.Errors, p.Edit.MayOvercommit = in.Values, how.errors, p.Edit.RunsHosts
-	if how.again() {
-		if p.Merge, err = s.mergeOf(c.Request().Context(), a, in.Values, p.VM); err != nil {
+	if how.wasRefused() {
+		if p.Merge, err = s.mergePage(c.Request().Context(), a, in.Values, p.VM); err != nil {
 			return err
 		}
 		if p.Merge != nil && in.Get("merged") == "" {
 			p.Edit.Errors = kit.Errors{} // the merge page shows the conflict
 		}
 	}
-	if err := s.editChoices(c, a, &p.Edit, p.VM.ID); err != nil {
+	if err := s.fillEditVMChoices(c, a, &p.Edit, p.VM.ID); err != nil {
 		return err
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Show(p))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Show(p))
 }
 
-func (s *Server) editVM(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
-	if in.again && in.begin != vmview.BeginHeadings {
-		return func(c echo.Context) error { return s.editedVM(c, a, in, first) }, nil
+func (s *Server) editVM(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
+	if in.redrawOnly && in.prefillKey != vmview.BeginHeadings {
+		return func(c echo.Context) error { return s.showEditForm(c, a, in, firstShown) }, nil
 	}
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
 		return nil, err
 	}
-	if in.begin == vmview.BeginHeadings {
-		f := vmview.Form{Typed: in.Values, Edits: true, VM: vm.VM, On: vm.On()}
-		return func(c echo.Context) error { return s.write(c, http.StatusOK, vmview.Headings(f, in.sent)) }, nil
+	if in.prefillKey == vmview.BeginHeadings {
+		f := vmview.Form{Typed: in.Values, Edits: true, VM: vm.VM, On: vm.HasGuest()}
+		return func(c echo.Context) error { return s.writePage(c, http.StatusOK, vmview.Headings(f, in.original)) }, nil
 	}
-	change, err := changeOf(in.Values, vm)
+	change, err := mergedChange(in.Values, vm)
 	if err != nil {
 		return nil, err
 	}
@@ -76,13 +76,13 @@ func (s *Server) editVM(c echo.Context, a fleet.Actor, in typedVM) (end, error) 
 	return redirect(views.VMPath(vm.ID)), err
 }
 
-func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
+func changeOfForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	var checks fleet.Checks
 	name, text, spec := strings.TrimSpace(typed.Get("name")), typed.Get("description"), specOf(&checks, typed, vm.Spec)
-	keepFilters(&spec, vm.Spec)
+	restoreNICFilters(&spec, vm.Spec)
 	generation, err := strconv.ParseInt(typed.Get("generation"), 10, 64)
 	if err != nil {
-		return control.UpdateVM{}, unreadable()
+		return control.UpdateVM{}, unreadableForm()
 	}
 	change := control.UpdateVM{
 		Name: &name, Labels: labelsOf(&checks, "labels", typed.Get("labels")), Description: &text, Spec: &spec, IfGeneration: generation,
@@ -93,18 +93,18 @@ func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 
 // changeOf returns the change that the form requests. If another user changed the VM meanwhile, it merges both changes
 // by the choices in the form.
-func changeOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
-	change, err := editOf(typed, vm)
+func mergedChange(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
+	change, err := changeOfForm(typed, vm)
 	if err != nil || typed.Get("merged") == "" || change.IfGeneration != vm.Generation {
 		return change, err
 	}
-	both, fields, err := merging(typed, change, vm)
+	both, fields, err := mergeChanges(typed, change, vm)
 	if err != nil {
 		return change, err
 	}
 	var checks fleet.Checks
 	for _, f := range fields {
-		if f.Take == "" {
+		if f.Winner == "" {
 			checks.Add("take."+f.Field, "Choose whose value of %s to keep: you and another user changed it.", strings.ToLower(f.Type))
 		}
 	}
@@ -114,7 +114,7 @@ func changeOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 
 // keepFilters copies the security groups and anti-spoofing of each NIC from was, because the form has no fields for
 // them: each NIC has a separate dialog.
-func keepFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
+func restoreNICFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 	for i, n := range spec.NICs {
 		for _, o := range was.NICs {
 			if strings.EqualFold(o.MAC, n.MAC) {
@@ -126,7 +126,7 @@ func keepFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 
 // plannedEdit changes vm to the values of the plan in the query, so that the form begins with them. It does nothing
 // without a plan, or if the VM has changed since the plan was made.
-func (s *Server) plannedEdit(c echo.Context, a fleet.Actor, vm *fleet.VMView) error {
+func (s *Server) applyPlannedEdit(c echo.Context, a fleet.Actor, vm *fleet.VMView) error {
 	id := fleet.PlanID(c.QueryParam("plan"))
 	if id == "" {
 		return nil

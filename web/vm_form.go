@@ -56,7 +56,7 @@ func newSpecDecoder() *form.Decoder {
 func newSpecEncoder() *form.Encoder {
 	e := form.NewEncoder()
 	e.SetTagName("json")
-	e.RegisterCustomTypeFunc(func(v any) ([]string, error) { return []string{gib(v.(int64))}, nil }, int64(0))
+	e.RegisterCustomTypeFunc(func(v any) ([]string, error) { return []string{gibText(v.(int64))}, nil }, int64(0))
 	e.RegisterCustomTypeFunc(func(v any) ([]string, error) {
 		ref := v.(fleet.Volref)
 		return []string{vmview.Volume(ref.PoolID, ref.Volume)}, nil
@@ -108,7 +108,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 			out.Disks = append(out.Disks, fleet.Disk{})
 		}
 	}
-	keepDisks(out.Disks, spec.Disks, typed)
+	restoreDisks(out.Disks, spec.Disks, typed)
 	for i := range out.Disks {
 		source := typed[fmt.Sprintf("spec.disks[%d].source", i)]
 		switch d := &out.Disks[i]; {
@@ -164,7 +164,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 
 // keepDisks replaces each disk whose row is that of an existing disk by the disk in was, with the typed values of its
 // fields.
-func keepDisks(disks, was []fleet.Disk, typed url.Values) {
+func restoreDisks(disks, was []fleet.Disk, typed url.Values) {
 	for i := range disks {
 		at := fmt.Sprintf("spec.disks[%d].", i)
 		k := slices.IndexFunc(was, func(d fleet.Disk) bool { return typed.Get(at+"keep") == vmview.Volume(d.PoolID, d.Volume) })
@@ -182,7 +182,7 @@ func keepDisks(disks, was []fleet.Disk, typed url.Values) {
 }
 
 // typedOf returns the values of the edit form for the VM.
-func typedOf(vm fleet.VMView) (url.Values, error) {
+func formValuesOf(vm fleet.VMView) (url.Values, error) {
 	typed, err := specEncoder.Encode(specForm{vm.Spec})
 	if err != nil {
 		return nil, fmt.Errorf("encode the spec of %s as a form: %w", vm.ID, err)
@@ -212,7 +212,7 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 	typed.Set("name", vm.Name)
 	typed.Set("labels", kit.LabelText(vm.Labels))
 	typed.Set("description", vm.Description)
-	typed.Set("was", wasOf(vm.VM))
+	typed.Set("was", encodeVMState(vm.VM))
 	typed.Set("generation", strconv.FormatInt(vm.Generation, 10))
 	return typed, nil
 }
@@ -220,26 +220,26 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 // typedVM is a submitted VM form, with its rows renumbered without gaps.
 type typedVM struct {
 	url.Values
-	sent  url.Values // the values from the browser, with gaps between row numbers
-	again bool       // the button only redraws the form: to add or remove a row without scripts, or to prefill
+	original  url.Values // the values from the browser, with gaps between row numbers
+	redrawOnly bool       // the button only redraws the form: to add or remove a row without scripts, or to prefill
 
-	begin   string            // key of the source or preset that prefills the form: see Server.beginAs
-	notes   []vmview.Imported // notes about the pasted definition, such as settings that are not imported
-	wasRead bool
+	prefillKey   string            // key of the source or preset that prefills the form: see Server.beginAs
+	notes   []vmview.ImportNote // notes about the pasted definition, such as settings that are not imported
+	xmlRead bool
 }
 
 func (in *typedVM) read(sent url.Values) {
 	if drop := sent.Get("drop"); drop != "" {
 		maps.DeleteFunc(sent, func(name string, _ []string) bool { return strings.HasPrefix(name, drop+".") })
-		in.again = true
+		in.redrawOnly = true
 	}
-	in.Values, in.sent = inRows(sent), sent
-	if in.begin = sent.Get("begin"); in.begin != "" {
-		in.again = true
+	in.Values, in.original = renumberRows(sent), sent
+	if in.prefillKey = sent.Get("begin"); in.prefillKey != "" {
+		in.redrawOnly = true
 	}
 	if list := sent.Get("add"); list != "" {
 		addRow(in.Values, list)
-		in.again = true
+		in.redrawOnly = true
 	}
 }
 
@@ -275,7 +275,7 @@ var rowKey = regexp.MustCompile(`^(spec\.[A-Za-z]+)\[([0-9]{1,9})\](\..+)$`)
 
 // inRows returns the values with the rows of each list renumbered from 0. Rows that the browser removed leave gaps in
 // the numbers; rows without values are dropped.
-func inRows(sent url.Values) url.Values {
+func renumberRows(sent url.Values) url.Values {
 	out := url.Values{}
 	rows := map[string]map[int]bool{}
 	each := func(do func(list string, i int, rest string, texts []string)) {
@@ -359,7 +359,7 @@ func sizeOf(text string) (int64, error) {
 }
 
 // gib formats bytes as GiB, so that sizeOf returns the same bytes.
-func gib(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
+func gibText(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
 
 // volumeOf parses a select's value from vmview.Volume; empty text is the zero Volref.
 func volumeOf(value string) fleet.Volref {

@@ -16,17 +16,17 @@ import (
 )
 
 // fromOf returns the form's source of the new VM: a template, VM, snapshot or appliance. nil: none of these.
-func fromOf(typed url.Values) *control.From {
-	from := control.From{
+func sourceOfForm(typed url.Values) *control.VMSource {
+	from := control.VMSource{
 		TemplateID: fleet.TemplateID(typed.Get("from.templateId")), VersionID: fleet.TemplateVersionID(typed.Get("from.versionId")), VMID: fleet.VMID(typed.Get("from.vmId")),
 		SnapshotID: fleet.SnapshotID(typed.Get("from.snapshotId")),
 	}
-	if file := (control.OfAppliance{
+	if file := (control.ApplianceFile{
 		PoolID: fleet.PoolID(typed.Get("from.appliance.poolId")), HostID: fleet.HostID(typed.Get("from.appliance.hostId")), Volume: typed.Get("from.appliance.volume"),
 	}); file.Volume != "" {
 		from.Appliance = &file
 	}
-	if from == (control.From{}) {
+	if from == (control.VMSource{}) {
 		return nil
 	}
 	return &from
@@ -34,10 +34,10 @@ func fromOf(typed url.Values) *control.From {
 
 // sourced returns the source of a new VM for the form, and image options for a template. The source is in the query if
 // fresh is true, and its values prefill typed; else the source is in typed.
-func (s *Server) sourced(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.From, []kit.Option, error) {
-	from := fromOf(typed)
+func (s *Server) sourceForForm(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.Source, []kit.Option, error) {
+	from := sourceOfForm(typed)
 	if fresh {
-		from = fromOf(url.Values{
+		from = sourceOfForm(url.Values{
 			"from.templateId": {c.QueryParam("template")}, "from.versionId": {c.QueryParam("version")}, "from.vmId": {c.QueryParam("clone")}, "from.snapshotId": {c.QueryParam("snapshot")},
 			"from.appliance.poolId": {c.QueryParam("pool")}, "from.appliance.hostId": {c.QueryParam("host")}, "from.appliance.volume": {c.QueryParam("import")},
 		})
@@ -46,18 +46,18 @@ func (s *Server) sourced(c echo.Context, a fleet.Actor, typed url.Values, fresh 
 	case from == nil:
 		return nil, nil, nil
 	case from.Appliance != nil:
-		shown, err := s.sourcedByFile(c, a, *from.Appliance, typed, fresh)
+		shown, err := s.sourceFromAppliance(c, a, *from.Appliance, typed, fresh)
 		return shown, nil, err
 	case from.TemplateID != "":
-		return s.sourcedByTemplate(c, a, *from, typed, fresh)
+		return s.sourceFromTemplate(c, a, *from, typed, fresh)
 	case from.VMID != "":
-		shown, err := s.sourcedByVM(c, a, *from, typed, fresh)
+		shown, err := s.sourceFromVM(c, a, *from, typed, fresh)
 		return shown, nil, err
 	}
 	return nil, nil, fleet.Errorf(fleet.NotFound, "There is no such template.")
 }
 
-func (s *Server) sourcedByTemplate(c echo.Context, a fleet.Actor, from control.From, typed url.Values, fresh bool) (*vmview.From, []kit.Option, error) {
+func (s *Server) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.Source, []kit.Option, error) {
 	v, err := s.Control.GetTemplate(c.Request().Context(), a, from.TemplateID)
 	if err != nil {
 		return nil, nil, err
@@ -66,12 +66,12 @@ func (s *Server) sourcedByTemplate(c echo.Context, a fleet.Actor, from control.F
 	if version == nil {
 		return nil, nil, fleet.Errorf(fleet.NotFound, "The template %s does not have this version, or all its versions are deprecated.", v.Name)
 	}
-	out := &vmview.From{
+	out := &vmview.Source{
 		Title: "New VM from " + v.Name, Back: views.TemplatePath(v.ID),
 		Note: fmt.Sprintf("The settings are those of version %d of the template. An overlay is a linked clone: it is created at once and stores only differences. A copy does not depend on the template.", version.Number),
 		Sent: map[string]string{"from.templateId": string(v.ID), "from.versionId": string(version.ID)},
 	}
-	if why := version.Unready(); why != "" {
+	if why := version.WhyUnusable(); why != "" {
 		out.Note = why
 	}
 	var images []kit.Option
@@ -85,7 +85,7 @@ func (s *Server) sourcedByTemplate(c echo.Context, a fleet.Actor, from control.F
 	if !fresh {
 		return out, images, nil
 	}
-	if err := typeSpec(typed, control.SpecOf(*version, false, "")); err != nil {
+	if err := setSpecValues(typed, control.SpecOf(*version, false, "")); err != nil {
 		return nil, nil, err
 	}
 	if typed.Get("projectId") == "" && v.ProjectID != "" {
@@ -95,27 +95,27 @@ func (s *Server) sourcedByTemplate(c echo.Context, a fleet.Actor, from control.F
 		at := fmt.Sprintf("spec.disks[%d]", i)
 		typed.Set(at+".source", "overlay")
 		typed.Set(at+".image", images[i].Value)
-		typed.Set(at+".sizeBytes", gib(d.SizeBytes))
+		typed.Set(at+".sizeBytes", gibText(d.SizeBytes))
 	}
 	return out, images, nil
 }
 
-func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, from control.From, typed url.Values, fresh bool) (*vmview.From, error) {
+func (s *Server) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.Source, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, from.VMID)
 	if err != nil {
 		return nil, err
 	}
-	out := &vmview.From{
+	out := &vmview.Source{
 		Title: "Clone " + vm.Name, Back: views.VMPath(vm.ID), Sent: map[string]string{"from.vmId": string(vm.ID)}, Disks: []string{},
 		Note: "A full copy on the host of " + vm.Name + ", with new MAC addresses. Firmware variables and TPM start empty. For linked clones, create a template first.",
 	}
-	if vm.CopiedFromSnapshot() {
+	if vm.NeedsTemporarySnapshot() {
 		out.Note += " The disks are copied from a temporary snapshot, which is deleted afterwards, so " + vm.Name + " can run meanwhile. " +
 			"If the guest agent does not answer, the copy is crash-consistent, as after a power failure."
 	}
 	disks, of := vm.Spec.Disks, ""
 	if from.SnapshotID != "" {
-		shot, err := s.momentOf(c, a, vm, from.SnapshotID, out)
+		shot, err := s.snapshotToClone(c, a, vm, from.SnapshotID, out)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, from control.From, t
 	if !fresh {
 		return out, nil
 	}
-	if err := typeSpec(typed, spec); err != nil {
+	if err := setSpecValues(typed, spec); err != nil {
 		return nil, err
 	}
 	name, err := s.Control.CloneName(c.Request().Context(), a, vm.ID)
@@ -150,11 +150,11 @@ func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, from control.From, t
 
 // momentOf returns the snapshot whose disks are copied to the new VM, and sets the heading and note of the form
 // (out).
-func (s *Server) momentOf(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.From) (fleet.Snapshot, error) {
-	if vm.Status == nil || vm.Status.Snapshots.Of(id) == nil {
+func (s *Server) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.Source) (fleet.Snapshot, error) {
+	if vm.Status == nil || vm.Status.Snapshots.ByID(id) == nil {
 		return fleet.Snapshot{}, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
 	}
-	shot := *vm.Status.Snapshots.Of(id)
+	shot := *vm.Status.Snapshots.ByID(id)
 	busy, err := s.Control.SnapshotWork(c.Request().Context(), a, vm.ID)
 	if err != nil {
 		return shot, err
@@ -171,8 +171,8 @@ func (s *Server) momentOf(c echo.Context, a fleet.Actor, vm fleet.VMView, id fle
 }
 
 // typeSpec sets the form's values of a new VM from a spec.
-func typeSpec(typed url.Values, spec fleet.VMSpec) error {
-	values, err := typedOf(fleet.VMView{VM: fleet.VM{Spec: spec}})
+func setSpecValues(typed url.Values, spec fleet.VMSpec) error {
+	values, err := formValuesOf(fleet.VMView{VM: fleet.VM{Spec: spec}})
 	if err != nil {
 		return err
 	}
@@ -185,8 +185,8 @@ func typeSpec(typed url.Values, spec fleet.VMSpec) error {
 
 // bulkNamesOf returns the form's number of VMs and the first number of their names.
 func bulkNamesOf(checks *fleet.Checks, typed url.Values) (out fleet.BulkNames) {
-	out.Count = read(checks, "count", typed.Get("count"), numberOf)
-	out.First = read(checks, "first", typed.Get("first"), numberOf)
+	out.Count = parseField(checks, "count", typed.Get("count"), numberOf)
+	out.First = parseField(checks, "first", typed.Get("first"), numberOf)
 	return out
 }
 

@@ -17,8 +17,8 @@ type growDiskForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *Server) askGrowDisk(c echo.Context, a fleet.Actor, in growDiskForm, how formState) error {
-	p, disk, number, err := s.diskHere(c, a)
+func (s *Server) showGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm, how formState) error {
+	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
 		return err
 	}
@@ -30,23 +30,23 @@ func (s *Server) askGrowDisk(c echo.Context, a fleet.Actor, in growDiskForm, how
 		VM: p.VM, Disk: disk, Number: number, Pool: pool.Name, Errors: how.errors, In: vmview.GrowForm{Size: in.Size, Overcommit: in.Overcommit != ""},
 	}
 	if pool.Health.CapacityBytes > 0 {
-		out.Room = "The pool has " + poolRoom(pool.Health) + "."
+		out.Room = "The pool has " + poolSpaceText(pool.Health) + "."
 	}
-	if _, out.Why = p.VM.AllowsGrow(out.Disk, nil); !how.again() {
-		out.In.Size = gib(p.VM.DiskBytes(out.Disk))
+	if _, out.Why = p.VM.AllowsGrow(out.Disk, nil); !how.wasRefused() {
+		out.In.Size = gibText(p.VM.DiskBytes(out.Disk))
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.GrowDisk(out))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.GrowDisk(out))
 }
 
-func (s *Server) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (end, error) {
+func (s *Server) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (formResponse, error) {
 	var checks fleet.Checks
-	order := control.GrowDisk{SizeBytes: read(&checks, "sizeBytes", in.Size, sizeOf), Overcommit: in.Overcommit != ""}
+	order := control.GrowDisk{SizeBytes: parseField(&checks, "sizeBytes", in.Size, sizeOf), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.VMID(c.Param("id"))
 	vm, _, err := s.Control.GrowDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), order)
-	return stay(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": queued on "+hostLabel(vm)+"."), err
+	return stayOnPage(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": queued on "+hostLabel(vm)+"."), err
 }
 
 // hostLabel returns the name of the VM's host, or "its host" for users who may not see hosts.

@@ -14,14 +14,14 @@ import (
 )
 
 // askGuest starts an action of the guest agent that needs no dialog.
-func (s *Server) askGuest(c echo.Context, a fleet.Actor, in actionForm) (end, error) {
-	return s.orderGuest(c, a, control.GuestOrder{Action: in.Action})
+func (s *Server) startGuestAction(c echo.Context, a fleet.Actor, in actionForm) (formResponse, error) {
+	return s.queueGuestAction(c, a, control.GuestRequest{Action: in.Action})
 }
 
-func (s *Server) orderGuest(c echo.Context, a fleet.Actor, in control.GuestOrder) (end, error) {
+func (s *Server) queueGuestAction(c echo.Context, a fleet.Actor, in control.GuestRequest) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.ActGuest(c.Request().Context(), a, id, in)
-	return stay(views.VMPath(id), t.Title()+" of "+t.SubjectName+": queued for the guest agent."), err
+	return stayOnPage(views.VMPath(id), t.Title()+" of "+t.SubjectName+": queued for the guest agent."), err
 }
 
 type freezeForm struct {
@@ -31,7 +31,7 @@ type freezeForm struct {
 // guestDialog returns the data that all dialogs about guest actions share, with the reason (Why) if the action act is
 // not possible now.
 func (s *Server) guestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how formState) (vmview.GuestPage, error) {
-	p, err := s.vmOf(c, a, "")
+	p, err := s.readVMPage(c, a, "")
 	out := vmview.GuestPage{VM: p.VM, Errors: how.errors}
 	for _, st := range p.GuestActions {
 		if st.Action == act {
@@ -41,27 +41,27 @@ func (s *Server) guestDialog(c echo.Context, a fleet.Actor, act fleet.Action, ho
 	return out, err
 }
 
-func (s *Server) askFreeze(c echo.Context, a fleet.Actor, in freezeForm, how formState) error {
+func (s *Server) showFreezeForm(c echo.Context, a fleet.Actor, in freezeForm, how formState) error {
 	p, err := s.guestDialog(c, a, fleet.ActFreeze, how)
 	if err != nil {
 		return err
 	}
-	if p.In.Seconds = in.Seconds; !how.again() {
-		p.In.Seconds = strconv.Itoa(fleet.UsualFreeze)
+	if p.In.Seconds = in.Seconds; !how.wasRefused() {
+		p.In.Seconds = strconv.Itoa(fleet.DefaultFreeze)
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Freeze(p))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Freeze(p))
 }
 
-func (s *Server) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (end, error) {
+func (s *Server) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (formResponse, error) {
 	var checks fleet.Checks
-	n := read(&checks, "seconds", in.Seconds, numberOf)
+	n := parseField(&checks, "seconds", in.Seconds, numberOf)
 	if checks.Err() == nil {
 		fleet.CheckFreeze(&checks, "seconds", n) // control would take the default for an empty field
 	}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
-	return s.orderGuest(c, a, control.GuestOrder{Action: fleet.ActFreeze, Seconds: n})
+	return s.queueGuestAction(c, a, control.GuestRequest{Action: fleet.ActFreeze, Seconds: n})
 }
 
 // guestPasswordForm contains a password. No response may repeat the password.
@@ -70,19 +70,19 @@ type guestPasswordForm struct {
 	Password string `form:"password"`
 }
 
-func (s *Server) askGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm, how formState) error {
+func (s *Server) showGuestPasswordForm(c echo.Context, a fleet.Actor, in guestPasswordForm, how formState) error {
 	p, err := s.guestDialog(c, a, fleet.ActGuestPassword, how)
 	if err != nil {
 		return err
 	}
-	if p.In.User = in.User; !how.again() {
+	if p.In.User = in.User; !how.wasRefused() {
 		p.In.User = "root"
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.GuestPassword(p))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.GuestPassword(p))
 }
 
-func (s *Server) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm) (end, error) {
-	return s.orderGuest(c, a, control.GuestOrder{Action: fleet.ActGuestPassword, User: in.User, Password: in.Password})
+func (s *Server) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm) (formResponse, error) {
+	return s.queueGuestAction(c, a, control.GuestRequest{Action: fleet.ActGuestPassword, User: in.User, Password: in.Password})
 }
 
 // execForm contains arguments, one per line, which may be secrets. Only the form itself may repeat them.
@@ -92,23 +92,23 @@ type execForm struct {
 	Seconds string `form:"seconds"`
 }
 
-func (s *Server) askExec(c echo.Context, a fleet.Actor, in execForm, how formState) error {
+func (s *Server) showExecForm(c echo.Context, a fleet.Actor, in execForm, how formState) error {
 	p, err := s.guestDialog(c, a, fleet.ActExec, how)
 	if err != nil {
 		return err
 	}
 	p.In.Program, p.In.Args = in.Program, in.Args
-	if p.In.Seconds = in.Seconds; !how.again() {
-		p.In.Seconds = strconv.Itoa(fleet.UsualExec)
+	if p.In.Seconds = in.Seconds; !how.wasRefused() {
+		p.In.Seconds = strconv.Itoa(fleet.DefaultExec)
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Exec(p))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Exec(p))
 }
 
 // runProgram redirects to the task, which will show the program's output.
-func (s *Server) runProgram(c echo.Context, a fleet.Actor, in execForm) (end, error) {
-	order := control.GuestOrder{Action: fleet.ActExec, Program: in.Program, Args: fleet.ArgLines(in.Args)}
+func (s *Server) runProgram(c echo.Context, a fleet.Actor, in execForm) (formResponse, error) {
+	order := control.GuestRequest{Action: fleet.ActExec, Program: in.Program, Args: fleet.ArgLines(in.Args)}
 	var checks fleet.Checks
-	order.Seconds = read(&checks, "seconds", in.Seconds, numberOf)
+	order.Seconds = parseField(&checks, "seconds", in.Seconds, numberOf)
 	if checks.Err() == nil {
 		fleet.CheckExec(&checks, "seconds", order.Seconds) // control would take the default for an empty field
 	}
@@ -121,7 +121,7 @@ func (s *Server) runProgram(c echo.Context, a fleet.Actor, in execForm) (end, er
 }
 
 // guestSecret sends a host the secret, such as a password, that a job passes to the VM's guest.
-func (s *Server) guestSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.GuestSecret, error) {
+func (s *Server) sendGuestSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.GuestSecret, error) {
 	out, err := s.Control.GuestSecret(c.Request().Context(), a, fleet.JobID(c.Param("id")))
 	return &out, err
 }
@@ -149,7 +149,7 @@ func (s *Server) apiGuest(ctx context.Context, a fleet.Actor, in *VMPath) (*gues
 
 type askGuestInput struct {
 	VMPath
-	Body control.GuestOrder
+	Body control.GuestRequest
 }
 
 func (s *Server) apiAskGuest(ctx context.Context, a fleet.Actor, in *askGuestInput) (*taskOutput, error) {

@@ -39,7 +39,7 @@ func (s *Server) importPage(c echo.Context, a fleet.Actor) error {
 		_, f.Why = v.Use().Allows(fleet.ActImport)
 		p.Files = append(p.Files, f)
 	}
-	options, err := s.poolOptions(ctx, a, pick{})
+	options, err := s.poolOptions(ctx, a, optionQuery{})
 	if err != nil {
 		return err
 	}
@@ -50,18 +50,18 @@ func (s *Server) importPage(c echo.Context, a fleet.Actor) error {
 	if p.Uploads, err = s.Control.ListUploads(ctx, a, ""); err != nil {
 		return err
 	}
-	return s.show(c, a, shell.Frame{Title: "Import", Scripts: []string{uploadScript}}, vmview.ImportList(p))
+	return s.showPage(c, a, shell.Frame{Title: "Import", Scripts: []string{uploadScript}}, vmview.ImportList(p))
 }
 
 // sourcedByFile returns an appliance as the source of a new VM. If fresh is true, it prefills the form (typed) from the
 // appliance.
-func (s *Server) sourcedByFile(c echo.Context, a fleet.Actor, of control.OfAppliance, typed url.Values, fresh bool) (*vmview.From, error) {
+func (s *Server) sourceFromAppliance(c echo.Context, a fleet.Actor, of control.ApplianceFile, typed url.Values, fresh bool) (*vmview.Source, error) {
 	v, err := s.Control.GetAppliance(c.Request().Context(), a, of)
 	if err != nil {
 		return nil, err
 	}
-	out := &vmview.From{
-		Title: "Import " + v.Name, Back: vmview.ImportPath, Disks: []string{}, Needs: v.Appliance.Drivers(), Left: v.Appliance.Left,
+	out := &vmview.Source{
+		Title: "Import " + v.Name, Back: vmview.ImportPath, Disks: []string{}, Needs: v.Appliance.RequiredDrivers(), Left: v.Appliance.NotImported,
 		Sent: map[string]string{"from.appliance.poolId": string(of.PoolID), "from.appliance.hostId": string(of.HostID), "from.appliance.volume": of.Volume},
 		Note: importNote(v),
 	}
@@ -92,7 +92,7 @@ func (s *Server) sourcedByFile(c echo.Context, a fleet.Actor, of control.OfAppli
 		return out, nil
 	}
 	spec := v.Appliance.Spec(of.PoolID)
-	if err := typeSpec(typed, spec); err != nil {
+	if err := setSpecValues(typed, spec); err != nil {
 		return nil, err
 	}
 	typed.Set("name", v.Appliance.VMName(v.Name))
@@ -115,11 +115,11 @@ func importNote(v query.VolumeOn) string {
 	if v.Appliance.Product != "" {
 		words = append(words, "Created by "+v.Appliance.Product+".")
 	}
-	words = append(words, "The disks are converted to qcow2 on "+hostOf(v)+". The VM stays off until then. The file is kept.")
+	words = append(words, "The disks are converted to qcow2 on "+hostNameOf(v)+". The VM stays off until then. The file is kept.")
 	return strings.Join(words, " ")
 }
 
-func hostOf(v query.VolumeOn) string {
+func hostNameOf(v query.VolumeOn) string {
 	if len(v.Hosts) == 0 {
 		return "its host"
 	}
@@ -131,9 +131,9 @@ type exportForm struct {
 	Pool string `form:"pool"`
 }
 
-func (s *Server) askExport(c echo.Context, a fleet.Actor, in exportForm, how formState) error {
+func (s *Server) showExportForm(c echo.Context, a fleet.Actor, in exportForm, how formState) error {
 	ctx := c.Request().Context()
-	p, err := s.vmOf(c, a, "")
+	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
 	}
@@ -152,17 +152,17 @@ func (s *Server) askExport(c echo.Context, a fleet.Actor, in exportForm, how for
 			}
 		}
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Export(out))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Export(out))
 }
 
-func (s *Server) exportVM(c echo.Context, a fleet.Actor, in exportForm) (end, error) {
+func (s *Server) exportVM(c echo.Context, a fleet.Actor, in exportForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	order := control.NewExport{PoolID: fleet.PoolID(in.Pool)}
 	format, disk, _ := strings.Cut(in.What, "/")
 	order.Format = format
 	var checks fleet.Checks
 	if disk != "" {
-		order.Disk = read(&checks, "disk", disk, numberOf)
+		order.Disk = parseField(&checks, "disk", disk, numberOf)
 	}
 	if err := checks.Err(); err != nil {
 		return nil, err
@@ -171,13 +171,13 @@ func (s *Server) exportVM(c echo.Context, a fleet.Actor, in exportForm) (end, er
 	return redirect(views.VMPath(e.VMID, "export")), err
 }
 
-func (s *Server) deleteExport(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) deleteExport(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	ctx, id := c.Request().Context(), fleet.ExportID(c.Param("id"))
 	e, err := s.Control.GetExport(ctx, a, id)
 	if err == nil {
 		err = s.Control.DeleteExport(ctx, a, id)
 	}
-	return stay(views.VMPath(e.VMID, "export"), "Delete "+e.Volume+": queued on the host."), err
+	return stayOnPage(views.VMPath(e.VMID, "export"), "Delete "+e.Volume+": queued on the host."), err
 }
 
 // sendExport sends the file of an export, authorized by a session or a token.

@@ -9,7 +9,7 @@ import (
 
 // The form of a new VM shows the contents of an appliance and imports it. A VM's page exports the VM.
 func TestApplianceImportedAndVMExportedByForms(t *testing.T) {
-	s := newScreen(t)
+	s := newConsoleHost(t)
 	p := s.portal
 	admin := p.signedIn("ann", fleet.RoleAdmin)
 	var shop fleet.ProjectID

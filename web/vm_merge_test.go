@@ -34,7 +34,7 @@ func sentBy(a answer, id string) url.Values {
 
 // Two users edit one VM at the same time. The second user to save sees both changes and chooses between them.
 func TestConcurrentEditsMerged(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	first, second := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("nils", fleet.RoleOperator)
 	path := "/vms/" + string(vms["web-02"])
 	form := func(b *browser) url.Values {
@@ -79,7 +79,7 @@ func TestConcurrentEditsMerged(t *testing.T) {
 }
 
 func TestVMsComparedFieldByField(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	at := "/vms/compare?id=" + string(vms["web-01"])
 	b.get(at).is(t, http.StatusOK).has(t, "web-02 · shop")
@@ -108,7 +108,7 @@ func TestVMsComparedFieldByField(t *testing.T) {
 }
 
 func TestPendingRestartChangesListed(t *testing.T) {
-	p, _, _, _ := fleetOf(t)
+	p, _, _, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get("/vms?tab=restart").is(t, http.StatusOK)
 	a.has(t, ">mail<", "Restart pending", ">memory<")

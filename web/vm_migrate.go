@@ -19,18 +19,18 @@ type migrateForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *Server) askMigrate(c echo.Context, a fleet.Actor, in migrateForm, how formState) error {
+func (s *Server) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, how formState) error {
 	ctx := c.Request().Context()
-	p, err := s.vmOf(c, a, "")
+	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
 	}
 	out := vmview.MigratePage{VM: p.VM, Errors: how.errors, In: vmview.MigrateForm{To: in.To, Rate: in.Rate, Overcommit: in.Overcommit != ""}}
-	moving, err := s.Control.MovingDisks(ctx, a, p.VM.ID)
+	moving, err := s.Control.OpenDiskMigrations(ctx, a, p.VM.ID)
 	if err != nil {
 		return err
 	}
-	leaving, err := s.Control.LeavingVM(ctx, a, p.VM.ID)
+	leaving, err := s.Control.OpenMigration(ctx, a, p.VM.ID)
 	if err != nil {
 		return err
 	}
@@ -38,34 +38,34 @@ func (s *Server) askMigrate(c echo.Context, a fleet.Actor, in migrateForm, how f
 		if out.Targets, err = s.Control.MigrationTargets(ctx, a, p.VM.ID); err != nil {
 			return err
 		}
-		targets := pick{
-			typ: "leave-targets", of: string(p.VM.ID), now: []string{in.To}, page: views.VMPath(p.VM.ID, "migrate"), all: c.QueryParam("all") != "", targets: out.Targets,
+		targets := optionQuery{
+			typ: "leave-targets", parentID: string(p.VM.ID), chosen: []string{in.To}, page: views.VMPath(p.VM.ID, "migrate"), all: c.QueryParam("all") != "", targets: out.Targets,
 		}
-		if out.To, err = s.choose(ctx, a, targets); err != nil {
+		if out.To, err = s.selectOptions(ctx, a, targets); err != nil {
 			return err
 		}
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Migrate(out))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Migrate(out))
 }
 
 // migrateOptions lists the hosts and pools that VM c.of can migrate to.
-func (s *Server) migrateOptions(ctx context.Context, a fleet.Actor, c pick) (out []kit.Option, err error) {
+func (s *Server) migrateOptions(ctx context.Context, a fleet.Actor, c optionQuery) (out []kit.Option, err error) {
 	if c.targets == nil {
-		c.targets, err = s.Control.MigrationTargets(ctx, a, fleet.VMID(c.of))
+		c.targets, err = s.Control.MigrationTargets(ctx, a, fleet.VMID(c.parentID))
 	}
 	return vmview.MigrateOptions(c.targets), err
 }
 
-func (s *Server) migrateVM(c echo.Context, a fleet.Actor, in migrateForm) (end, error) {
+func (s *Server) migrateVM(c echo.Context, a fleet.Actor, in migrateForm) (formResponse, error) {
 	var checks fleet.Checks
 	host, pool, _ := strings.Cut(in.To, "/")
-	order := control.MigrateVM{HostID: fleet.HostID(host), PoolID: fleet.PoolID(pool), RateBytes: read(&checks, "rateBytes", in.Rate, rateOf), Overcommit: in.Overcommit != ""}
+	order := control.MigrateVM{HostID: fleet.HostID(host), PoolID: fleet.PoolID(pool), RateBytes: parseField(&checks, "rateBytes", in.Rate, rateOf), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.MigrateVM(c.Request().Context(), a, id, order)
-	return stay(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
+	return stayOnPage(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
 type migrateInput struct {

@@ -21,9 +21,9 @@ type moveDiskForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *Server) askMoveDisk(c echo.Context, a fleet.Actor, in moveDiskForm, how formState) error {
+func (s *Server) showMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm, how formState) error {
 	ctx := c.Request().Context()
-	p, disk, number, err := s.diskHere(c, a)
+	p, disk, number, err := s.diskInPath(c, a)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (s *Server) askMoveDisk(c echo.Context, a fleet.Actor, in moveDiskForm, how
 	if err != nil {
 		return err
 	}
-	moving, err := s.Control.MovingDisks(ctx, a, p.VM.ID)
+	moving, err := s.Control.OpenDiskMigrations(ctx, a, p.VM.ID)
 	if err != nil {
 		return err
 	}
@@ -45,18 +45,18 @@ func (s *Server) askMoveDisk(c echo.Context, a fleet.Actor, in moveDiskForm, how
 			return err
 		}
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.MoveDisk(out))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.MoveDisk(out))
 }
 
-func (s *Server) moveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (end, error) {
+func (s *Server) moveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (formResponse, error) {
 	var checks fleet.Checks
-	order := control.MoveDisk{PoolID: fleet.PoolID(in.Pool), RateBytes: read(&checks, "rateBytes", in.Rate, rateOf), Overcommit: in.Overcommit != ""}
+	order := control.MoveDisk{PoolID: fleet.PoolID(in.Pool), RateBytes: parseField(&checks, "rateBytes", in.Rate, rateOf), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.MoveDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), order)
-	return stay(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
+	return stayOnPage(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
 // rateOf parses a rate in MiB per second and returns bytes per second; empty text is 0, no limit.

@@ -17,10 +17,10 @@ import (
 )
 
 // askVM shows the form of a new VM with the usual defaults.
-func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how formState) error {
+func (s *Server) showNewVMForm(c echo.Context, a fleet.Actor, in typedVM, how formState) error {
 	fresh := in.Values == nil
 	if fresh {
-		plan, err := s.plannedNew(c, a)
+		plan, err := s.plannedFormValues(c, a)
 		if err != nil {
 			return err
 		}
@@ -32,13 +32,13 @@ func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how formState)
 			"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"}, "source": {string(fleet.SourceImage)},
 		}
 	}
-	from, images, err := s.sourced(c, a, in.Values, fresh)
+	from, images, err := s.sourceForForm(c, a, in.Values, fresh)
 	if err != nil {
 		return err
 	}
 	runs := policy.May(a, policy.InfraChange, "")
-	f := vmview.Form{Typed: in.Values, Errors: how.errors, MayOvercommit: !fresh && runs, RunsHosts: runs, SeesHosts: policy.May(a, policy.InfraSee, ""), From: from}
-	if err = s.choices(c, a, &f); err == nil {
+	f := vmview.Form{Typed: in.Values, Errors: how.errors, MayOvercommit: !fresh && runs, RunsHosts: runs, SeesHosts: policy.May(a, policy.InfraSee, ""), Source: from}
+	if err = s.fillNewVMChoices(c, a, &f); err == nil {
 		f.Specs, err = s.Control.ListCustomizations(c.Request().Context(), a)
 	}
 	if err != nil {
@@ -52,20 +52,20 @@ func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how formState)
 		in.Values.Set("source", string(fleet.SourceISO))
 	}
 	if fresh && from == nil {
-		beginSource(in.Values, fleet.VMSource(in.Get("source")))
+		prefillSource(in.Values, fleet.VMSource(in.Get("source")))
 	}
-	f.Wizard = vmview.Wizard{Source: fleet.VMSource(in.Get("source")), Preset: in.Get("preset"), Notes: in.notes, Read: in.wasRead}
+	f.Wizard = vmview.Wizard{Source: fleet.VMSource(in.Get("source")), Preset: in.Get("preset"), Notes: in.notes, Read: in.xmlRead}
 	if fresh && from == nil && len(f.Networks.Options) > 0 {
 		addRow(in.Values, "spec.nics")
 	}
-	return s.showAs(c, how.status, a, shell.Frame{Title: f.Title()}, vmview.New(f))
+	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: f.Title()}, vmview.New(f))
 }
 
-func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
-	if in.again {
-		return s.setUp(c, a, in)
+func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
+	if in.redrawOnly {
+		return s.prefillVMForm(c, a, in)
 	}
-	want, series, err := newOf(in.Values)
+	want, series, err := vmOfForm(in.Values)
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +86,12 @@ func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (end, error
 }
 
 // newOf returns the form's new VM, and the count and names of a bulk create.
-func newOf(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
+func vmOfForm(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
 		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), Name: strings.TrimSpace(in.Get("name")),
 		Labels: labelsOf(&checks, "labels", in.Get("labels")), Description: in.Get("description"),
-		Spec: specOf(&checks, in, fleet.VMSpec{}), From: fromOf(in), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
+		Spec: specOf(&checks, in, fleet.VMSpec{}), From: sourceOfForm(in), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
 		FirstBoot: firstBootOf(&checks, in, fleet.FirstBoot{}),
 	}
 	series := bulkNamesOf(&checks, in)
@@ -101,7 +101,7 @@ func newOf(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 		series.Names(&rest, want.Name)
 		want.Spec.Power = fleet.Stopped
 		want.Spec.Check(&rest, "spec")
-		return want, series, merge(&checks, rest.Err())
+		return want, series, joinChecks(&checks, rest.Err())
 	}
 	return want, series, nil
 }
@@ -118,10 +118,10 @@ func createOnce[I ~string](ctx context.Context, s *Server, a fleet.Actor, form s
 }
 
 // setUp shows the form of a new VM again after a button that adds or removes rows, or prefills the form.
-func (s *Server) setUp(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
-	how := first
-	if in.begin != "" {
-		err := s.beginAs(c.Request().Context(), a, &in)
+func (s *Server) prefillVMForm(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
+	how := firstShown
+	if in.prefillKey != "" {
+		err := s.prefillNewVM(c.Request().Context(), a, &in)
 		e, status, ok := formErrors(err)
 		switch {
 		case ok:
@@ -130,11 +130,11 @@ func (s *Server) setUp(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
 			return nil, err
 		}
 	}
-	return func(c echo.Context) error { return s.askVM(c, a, in, how) }, nil
+	return func(c echo.Context) error { return s.showNewVMForm(c, a, in, how) }, nil
 }
 
 // plannedNew returns the form that the plan in the query was made from; nil: the query names no plan.
-func (s *Server) plannedNew(c echo.Context, a fleet.Actor) (url.Values, error) {
+func (s *Server) plannedFormValues(c echo.Context, a fleet.Actor) (url.Values, error) {
 	id := fleet.PlanID(c.QueryParam("plan"))
 	if id == "" {
 		return nil, nil
@@ -143,7 +143,7 @@ func (s *Server) plannedNew(c echo.Context, a fleet.Actor) (url.Values, error) {
 	if err != nil || order.Create == nil {
 		return nil, err
 	}
-	typed, err := typedNew(*order.Create)
+	typed, err := newVMFormValues(*order.Create)
 	if err == nil {
 		typed.Set("key", fleet.NewID[string]())
 		typed.Set("source", string(fleet.SourceBlank))

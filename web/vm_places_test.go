@@ -10,15 +10,15 @@ import (
 )
 
 // speaker is a simulated agent of a host, with a session, that reports directly to control.
-type speaker struct {
+type reportingAgent struct {
 	*portal
 	actor fleet.Actor
 	seq   int64
 }
 
-func (p *portal) speaker(name string) *speaker {
+func (p *portal) newReportingAgent(name string) *reportingAgent {
 	p.t.Helper()
-	s := &speaker{portal: p, actor: fleet.Actor{Name: name}}
+	s := &reportingAgent{portal: p, actor: fleet.Actor{Name: name}}
 	if err := p.pool.QueryRow(p.t.Context(), "SELECT id FROM hosts WHERE name = $1", name).Scan(&s.actor.HostID); err != nil {
 		p.t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func (p *portal) speaker(name string) *speaker {
 }
 
 // says sends a report with this VM only, in the given power state and with the VM's Quantix mark.
-func (s *speaker) says(id fleet.VMID, power fleet.Power) {
+func (s *reportingAgent) reportVM(id fleet.VMID, power fleet.Power) {
 	s.t.Helper()
 	var mark string
 	if err := s.pool.QueryRow(s.t.Context(), "SELECT mark FROM vm_marks WHERE vm_id = $1", id).Scan(&mark); err != nil {
@@ -51,13 +51,13 @@ func (s *speaker) says(id fleet.VMID, power fleet.Power) {
 }
 
 func TestVMRunningOnTwoHostsShown(t *testing.T) {
-	p, project, _, vms := fleetOf(t)
+	p, project, _, vms := newFleetPortal(t)
 	id := vms["web-01"]
 	page, api := "/vms/"+string(id), "/api/v1/vms/"+string(id)
-	h1, h2 := p.speaker("host-1"), p.speaker("host-2")
-	h2.says(id, fleet.Running)
-	h1.says(id, fleet.Running)
-	h2.says(id, fleet.Running)
+	h1, h2 := p.newReportingAgent("host-1"), p.newReportingAgent("host-2")
+	h2.reportVM(id, fleet.Running)
+	h1.reportVM(id, fleet.Running)
+	h2.reportVM(id, fleet.Running)
 
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get(page).is(t, http.StatusOK)
@@ -67,7 +67,7 @@ func TestVMRunningOnTwoHostsShown(t *testing.T) {
 	b.get("/").is(t, http.StatusOK).has(t, ">web-01</a>", "host-1 and host-2 both run the VM")
 	b.post(page+"/actions", url.Values{"action": {"stop"}}).is(t, http.StatusConflict).has(t, "runs on two hosts")
 
-	admin := p.program("ann", fleet.RoleAdmin, nil)
+	admin := p.apiClient("ann", fleet.RoleAdmin, nil)
 	admin.call("GET", api, "").is(t, http.StatusOK).has(t, `"code":"twoPlaces"`, `"hostName":"host-2"`, `"alarm":true`)
 	admin.call("POST", api+"/actions", `{"action":"stop"}`).is(t, http.StatusConflict).has(t, "runs on two hosts")
 	admin.call("PATCH", api, `{"spec":{"cpus":4}}`).is(t, http.StatusConflict)
@@ -99,7 +99,7 @@ func TestVMRunningOnTwoHostsShown(t *testing.T) {
 }
 
 func TestStartRefusedWhileVMRunsElsewhere(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	id := vms["web-02"]
 	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, true FROM hosts WHERE name = 'host-1'`, id)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -112,7 +112,7 @@ func TestStartRefusedWhileVMRunsElsewhere(t *testing.T) {
 // Any host can report a domain with any UUID. A domain without the VM's mark is shown, but does not block actions while
 // the VM's own host is online.
 func TestStartAllowedWhenAnotherHostOnlyNamesTheUUID(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	id := vms["web-02"]
 	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, false FROM hosts WHERE name = 'host-1'`, id)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -122,7 +122,7 @@ func TestStartAllowedWhenAnotherHostOnlyNamesTheUUID(t *testing.T) {
 
 // Deleting a VM that still runs on another host keeps its disks, and the page says why.
 func TestDeleteKeepsDisksOfVMRunningElsewhere(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
+	p, project, pool, _ := newFleetPortal(t)
 	var host fleet.HostID
 	if err := p.pool.QueryRow(t.Context(), "SELECT id FROM hosts WHERE name = 'host-1'").Scan(&host); err != nil {
 		t.Fatal(err)

@@ -14,16 +14,16 @@ import (
 )
 
 // planEdit creates a plan of the form's changes and redirects to the plan's page.
-func (s *Server) planEdit(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
-	if in.again {
-		return func(c echo.Context) error { return s.editedVM(c, a, in, first) }, nil
+func (s *Server) planEdit(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
+	if in.redrawOnly {
+		return func(c echo.Context) error { return s.showEditForm(c, a, in, firstShown) }, nil
 	}
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
 		return nil, err
 	}
-	change, err := changeOf(in.Values, vm)
+	change, err := mergedChange(in.Values, vm)
 	if err != nil {
 		return nil, err
 	}
@@ -35,11 +35,11 @@ func (s *Server) planEdit(c echo.Context, a fleet.Actor, in typedVM) (end, error
 }
 
 // planNew is planEdit for a new VM.
-func (s *Server) planNew(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
-	if in.again {
-		return s.setUp(c, a, in)
+func (s *Server) planNew(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
+	if in.redrawOnly {
+		return s.prefillVMForm(c, a, in)
 	}
-	want, series, err := newOf(in.Values)
+	want, series, err := vmOfForm(in.Values)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (s *Server) planNew(c echo.Context, a fleet.Actor, in typedVM) (end, error)
 	return redirect(views.PlanPath(plan.ID)), err
 }
 
-func (s *Server) planPage(c echo.Context, a fleet.Actor, _ none, how formState) error {
+func (s *Server) planPage(c echo.Context, a fleet.Actor, _ emptyForm, how formState) error {
 	plan, err := s.Control.GetPlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
 	if err != nil {
 		return err
@@ -61,11 +61,11 @@ func (s *Server) planPage(c echo.Context, a fleet.Actor, _ none, how formState) 
 	if plan.VMID != "" {
 		f.Here = []string{"project:" + string(plan.ProjectID), "host:" + string(plan.HostID), "vm:" + string(plan.VMID)}
 	}
-	return s.showAs(c, how.status, a, f, vmview.Plan(vmview.PlanPage{Plan: plan, Errors: how.errors, Now: time.Now()}))
+	return s.showPageWithStatus(c, how.status, a, f, vmview.Plan(vmview.PlanPage{Plan: plan, Errors: how.errors, Now: time.Now()}))
 }
 
-func (s *Server) carryOut(c echo.Context, a fleet.Actor, _ none) (end, error) {
-	vm, err := s.Control.CarryOut(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
+func (s *Server) executePlan(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
+	vm, err := s.Control.ExecutePlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
 	return redirect(views.VMPath(vm)), err
 }
 
@@ -80,7 +80,7 @@ type planOutput struct {
 
 func (s *Server) apiPlanVM(ctx context.Context, a fleet.Actor, in *updateVMInput) (*planOutput, error) {
 	return retryPatch(in.MatchHeader, func(wanted int64) (*planOutput, error) {
-		_, change, err := s.patchOf(ctx, a, in, wanted)
+		_, change, err := s.applyPatch(ctx, a, in, wanted)
 		if err != nil {
 			return nil, err
 		}

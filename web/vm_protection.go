@@ -14,7 +14,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-type guardForm struct {
+type protectionForm struct {
 	Protected   string `form:"protected"`
 	Locked      string `form:"locked"`
 	Reason      string `form:"reason"`
@@ -22,35 +22,35 @@ type guardForm struct {
 	ExpiryStops string `form:"expiryStops"`
 }
 
-func (s *Server) askProtection(c echo.Context, a fleet.Actor, in guardForm, how formState) error {
-	p, err := s.vmOf(c, a, "")
+func (s *Server) showProtectionForm(c echo.Context, a fleet.Actor, in protectionForm, how formState) error {
+	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return err
 	}
-	out := vmview.GuardPage{VM: p.VM, Errors: how.errors, In: vmview.GuardOf(p.VM.Protection)}
+	out := vmview.ProtectionPage{VM: p.VM, Errors: how.errors, In: vmview.ProtectionFormOf(p.VM.Protection)}
 	for _, st := range p.Actions {
 		if st.Action == fleet.ActProtect {
 			out.Why = st.Reason
 		}
 	}
-	if how.again() {
-		out.In = vmview.GuardForm{Protected: in.Protected != "", Locked: in.Locked != "", Stops: in.ExpiryStops != "", Reason: in.Reason, Expires: in.ExpiresAt}
+	if how.wasRefused() {
+		out.In = vmview.ProtectionForm{Protected: in.Protected != "", Locked: in.Locked != "", Stops: in.ExpiryStops != "", Reason: in.Reason, Expires: in.ExpiresAt}
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Protection(out))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Protection(out))
 }
 
-func (s *Server) protectVM(c echo.Context, a fleet.Actor, in guardForm) (end, error) {
+func (s *Server) protectVM(c echo.Context, a fleet.Actor, in protectionForm) (formResponse, error) {
 	var checks fleet.Checks
 	guard := control.ProtectVM{
 		Protected: in.Protected != "", Locked: in.Locked != "", Reason: in.Reason,
-		ExpiresAt: read(&checks, "expiresAt", in.ExpiresAt, timeOf), ExpiryStops: in.ExpiryStops != "",
+		ExpiresAt: parseField(&checks, "expiresAt", in.ExpiresAt, timeOf), ExpiryStops: in.ExpiryStops != "",
 	}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.VMID(c.Param("id"))
-	vm, err := s.Control.GuardVM(c.Request().Context(), a, id, guard)
-	return stay(views.VMPath(id), "The protection of "+vm.Name+" is saved."), err
+	vm, err := s.Control.SetVMProtection(c.Request().Context(), a, id, guard)
+	return stayOnPage(views.VMPath(id), "The protection of "+vm.Name+" is saved."), err
 }
 
 // timeOf parses a time in UTC in the format of a datetime-local field; empty text is nil.
@@ -66,12 +66,12 @@ func timeOf(text string) (*time.Time, error) {
 	return nil, errors.New("Give a time in UTC, such as 2030-12-31T18:00.")
 }
 
-type guardVMInput struct {
+type protectVMInput struct {
 	VMPath
 	Body control.ProtectVM
 }
 
-func (s *Server) apiProtectVM(ctx context.Context, a fleet.Actor, in *guardVMInput) (*vmOutput, error) {
-	vm, err := s.Control.GuardVM(ctx, a, in.ID, in.Body)
+func (s *Server) apiProtectVM(ctx context.Context, a fleet.Actor, in *protectVMInput) (*vmOutput, error) {
+	vm, err := s.Control.SetVMProtection(ctx, a, in.ID, in.Body)
 	return changedVM(a)(vm, "", err)
 }

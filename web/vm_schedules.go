@@ -27,7 +27,7 @@ type scheduleForm struct {
 	NameAs  string   `form:"nameAs"`
 }
 
-func (f scheduleForm) typed() vmview.ScheduleForm {
+func (f scheduleForm) view() vmview.ScheduleForm {
 	return vmview.ScheduleForm{
 		Name: f.Name, Enabled: f.Enabled != "", Every: f.Every, At: f.At, Days: f.Days, Zone: f.Zone, Last: f.Last, Hourly: f.Hourly, Daily: f.Daily, Weekly: f.Weekly, With: f.With, NameAs: f.NameAs,
 	}
@@ -36,11 +36,11 @@ func (f scheduleForm) typed() vmview.ScheduleForm {
 // schedule returns the typed schedule. Invalid numbers are errors at their fields.
 func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 	var checks fleet.Checks
-	count := func(field, text string) int { return read(&checks, field, text, numberOf) }
+	count := func(field, text string) int { return parseField(&checks, field, text, numberOf) }
 	out := fleet.SnapshotSchedule{
 		Name: f.Name, Enabled: f.Enabled != "", Memory: f.With == "memory", Quiesce: f.With == "quiesce", NameAs: f.NameAs,
 		Times: fleet.SnapshotTimes{EveryHours: count("times.everyHours", f.Every), At: f.At, Days: f.Days, Zone: f.Zone},
-		Keep: fleet.SnapshotKeep{
+		Keep: fleet.SnapshotRetention{
 			Last: count("keep.last", f.Last), Hourly: count("keep.hourly", f.Hourly), Daily: count("keep.daily", f.Daily), Weekly: count("keep.weekly", f.Weekly),
 		},
 	}
@@ -48,8 +48,8 @@ func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 }
 
 // scheduleAsked returns the data that all dialogs about a schedule share. A new schedule has no id in the path.
-func (s *Server) scheduleAsked(c echo.Context, a fleet.Actor, in scheduleForm, how formState) (vmview.SchedulePage, error) {
-	p, err := s.vmOf(c, a, "")
+func (s *Server) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm, how formState) (vmview.SchedulePage, error) {
+	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return vmview.SchedulePage{}, err
 	}
@@ -64,30 +64,30 @@ func (s *Server) scheduleAsked(c echo.Context, a fleet.Actor, in scheduleForm, h
 		}
 		out.Was, out.In = out.All[i], vmview.ScheduleOf(out.All[i].SnapshotSchedule)
 	}
-	if how.again() {
-		out.In = in.typed()
+	if how.wasRefused() {
+		out.In = in.view()
 	}
 	return out, nil
 }
 
-func (s *Server) askSchedule(c echo.Context, a fleet.Actor, in scheduleForm, how formState) error {
-	p, err := s.scheduleAsked(c, a, in, how)
+func (s *Server) showScheduleForm(c echo.Context, a fleet.Actor, in scheduleForm, how formState) error {
+	p, err := s.newSchedulePage(c, a, in, how)
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Schedule(p))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Schedule(p))
 }
 
-func (s *Server) askDeleteSchedule(c echo.Context, a fleet.Actor, _ none, how formState) error {
-	p, err := s.scheduleAsked(c, a, scheduleForm{}, formState{status: how.status, errors: how.errors})
+func (s *Server) confirmDeleteSchedule(c echo.Context, a fleet.Actor, _ emptyForm, how formState) error {
+	p, err := s.newSchedulePage(c, a, scheduleForm{}, formState{status: how.status, errors: how.errors})
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.DeleteSchedule(p))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.DeleteSchedule(p))
 }
 
 // saveSchedule creates a schedule, or changes the one in the path.
-func (s *Server) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (end, error) {
+func (s *Server) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (formResponse, error) {
 	vm, id := fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
 	spec, err := in.schedule()
 	if err != nil {
@@ -98,24 +98,24 @@ func (s *Server) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (e
 	} else {
 		err = s.Control.EditSnapshotSchedule(c.Request().Context(), a, vm, id, spec)
 	}
-	return scheduleDone(vm, "The schedule "+spec.Name+" is saved."), err
+	return stayOnSchedules(vm, "The schedule "+spec.Name+" is saved."), err
 }
 
-func (s *Server) deleteSchedule(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) deleteSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	vm := fleet.VMID(c.Param("id"))
 	err := s.Control.DeleteSnapshotSchedule(c.Request().Context(), a, vm, fleet.ScheduleID(c.Param("schedule")))
-	return scheduleDone(vm, "The schedule is deleted; its snapshots stay."), err
+	return stayOnSchedules(vm, "The schedule is deleted; its snapshots stay."), err
 }
 
-func (s *Server) enableSchedule(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) enableSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return s.switchSchedule(c, a, true, "enabled")
 }
 
-func (s *Server) disableSchedule(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) disableSchedule(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	return s.switchSchedule(c, a, false, "disabled")
 }
 
-func (s *Server) switchSchedule(c echo.Context, a fleet.Actor, to bool, word string) (end, error) {
+func (s *Server) switchSchedule(c echo.Context, a fleet.Actor, to bool, word string) (formResponse, error) {
 	ctx, vm, id := c.Request().Context(), fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
 	all, err := s.Control.SnapshotSchedules(ctx, a, vm)
 	if err != nil {
@@ -127,11 +127,11 @@ func (s *Server) switchSchedule(c echo.Context, a fleet.Actor, to bool, word str
 	}
 	spec := all[i].SnapshotSchedule
 	spec.Enabled = to
-	return scheduleDone(vm, "The schedule "+spec.Name+" is "+word+"."), s.Control.EditSnapshotSchedule(ctx, a, vm, id, spec)
+	return stayOnSchedules(vm, "The schedule "+spec.Name+" is "+word+"."), s.Control.EditSnapshotSchedule(ctx, a, vm, id, spec)
 }
 
-func scheduleDone(vm fleet.VMID, text string) end {
-	return stay(views.TabPath(views.VMPath(vm), "snapshots"), text)
+func stayOnSchedules(vm fleet.VMID, text string) formResponse {
+	return stayOnPage(views.TabPath(views.VMPath(vm), "snapshots"), text)
 }
 
 type schedulesOutput struct {
@@ -152,14 +152,14 @@ type scheduleInput struct {
 	Body fleet.SnapshotSchedule
 }
 
-type scheduleMade struct {
+type createdScheduleOutput struct {
 	Body struct {
 		ID fleet.ScheduleID `json:"id"`
 	}
 }
 
-func (s *Server) apiAddSchedule(ctx context.Context, a fleet.Actor, in *scheduleInput) (*scheduleMade, error) {
-	out := &scheduleMade{}
+func (s *Server) apiAddSchedule(ctx context.Context, a fleet.Actor, in *scheduleInput) (*createdScheduleOutput, error) {
+	out := &createdScheduleOutput{}
 	var err error
 	out.Body.ID, err = s.Control.AddSnapshotSchedule(ctx, a, in.ID, in.Body)
 	return out, err

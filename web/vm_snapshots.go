@@ -19,23 +19,23 @@ type snapshotForm struct {
 	Start       string `form:"start"`
 }
 
-func (f snapshotForm) typed() vmview.SnapshotForm {
+func (f snapshotForm) view() vmview.SnapshotForm {
 	return vmview.SnapshotForm{Name: f.Name, Description: f.Description, Memory: f.Memory != "", Quiesce: f.Quiesce != "", Start: f.Start != ""}
 }
 
 // snapshotAsked returns the data that all dialogs about a snapshot share. allows reports whether the dialog's action is
 // possible, and the reason if not.
-func (s *Server) snapshotAsked(c echo.Context, a fleet.Actor, in snapshotForm, how formState, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
-	p, err := s.vmOf(c, a, "")
+func (s *Server) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm, how formState, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
+	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return vmview.SnapshotPage{}, err
 	}
-	out := vmview.SnapshotPage{VM: p.VM, Errors: how.errors, In: in.typed(), Subtree: c.QueryParam("subtree") != ""}
+	out := vmview.SnapshotPage{VM: p.VM, Errors: how.errors, In: in.view(), Subtree: c.QueryParam("subtree") != ""}
 	if id := fleet.SnapshotID(c.Param("snapshot")); id != "" {
-		if p.VM.Status == nil || p.VM.Status.Snapshots.Of(id) == nil {
+		if p.VM.Status == nil || p.VM.Status.Snapshots.ByID(id) == nil {
 			return out, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
 		}
-		out.Snapshot, out.Below = *p.VM.Status.Snapshots.Of(id), p.VM.Status.Snapshots.Below(id)
+		out.Snapshot, out.Below = *p.VM.Status.Snapshots.ByID(id), p.VM.Status.Snapshots.Descendants(id)
 	}
 	busy, err := s.Control.SnapshotWork(c.Request().Context(), a, p.VM.ID)
 	if err != nil {
@@ -45,67 +45,67 @@ func (s *Server) snapshotAsked(c echo.Context, a fleet.Actor, in snapshotForm, h
 	return out, nil
 }
 
-func (s *Server) askTakeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formState) error {
-	p, err := s.snapshotAsked(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsTake(busy) })
+func (s *Server) showTakeSnapshotForm(c echo.Context, a fleet.Actor, in snapshotForm, how formState) error {
+	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsTake(busy) })
 	if err != nil {
 		return err
 	}
-	if !how.again() {
-		p.In.Memory = p.VM.On()
+	if !how.wasRefused() {
+		p.In.Memory = p.VM.HasGuest()
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.TakeSnapshot(p))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.TakeSnapshot(p))
 }
 
-func (s *Server) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (end, error) {
+func (s *Server) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.TakeSnapshot(c.Request().Context(), a, id, control.NewSnapshot{
 		Name: in.Name, Description: in.Description, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 	})
-	return snapshotsOf(id, t), err
+	return stayOnSnapshots(id, t), err
 }
 
 // snapshotsOf returns the response after task t was queued: a message on the VM's snapshots tab.
-func snapshotsOf(id fleet.VMID, t fleet.Task) end {
-	return stay(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+".")
+func stayOnSnapshots(id fleet.VMID, t fleet.Task) formResponse {
+	return stayOnPage(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+".")
 }
 
-func (s *Server) askRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formState) error {
-	p, err := s.snapshotAsked(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) {
+func (s *Server) confirmRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formState) error {
+	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) {
 		return p.VM.AllowsRevert(p.Snapshot, busy)
 	})
 	if err != nil {
 		return err
 	}
-	if !how.again() {
-		p.In.Start = p.VM.On()
+	if !how.wasRefused() {
+		p.In.Start = p.VM.HasGuest()
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.RevertSnapshot(p))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.RevertSnapshot(p))
 }
 
-func (s *Server) revertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (end, error) {
+func (s *Server) revertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.RevertSnapshot(c.Request().Context(), a, id, fleet.SnapshotID(c.Param("snapshot")), control.RevertSnapshot{Start: in.Start != ""})
-	return snapshotsOf(id, t), err
+	return stayOnSnapshots(id, t), err
 }
 
-func (s *Server) askDeleteSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formState) error {
-	p, err := s.snapshotAsked(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsSnapshots(busy) })
+func (s *Server) confirmDeleteSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formState) error {
+	p, err := s.newSnapshotPage(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsSnapshots(busy) })
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.DeleteSnapshot(p))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.DeleteSnapshot(p))
 }
 
-func (s *Server) deleteSnapshot(c echo.Context, a fleet.Actor, _ snapshotForm) (end, error) {
+func (s *Server) deleteSnapshot(c echo.Context, a fleet.Actor, _ snapshotForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.DeleteSnapshot(c.Request().Context(), a, id, fleet.SnapshotID(c.Param("snapshot")), c.QueryParam("subtree") != "")
-	return snapshotsOf(id, t), err
+	return stayOnSnapshots(id, t), err
 }
 
-func (s *Server) consolidateVM(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) consolidateVM(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.ConsolidateVM(c.Request().Context(), a, id)
-	return snapshotsOf(id, t), err
+	return stayOnSnapshots(id, t), err
 }
 
 type snapshotsOutput struct{ Body fleet.SnapshotTree }

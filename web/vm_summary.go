@@ -21,10 +21,10 @@ import (
 
 // summarize renders a summary of the VM that the form would create, with its host. The page requests the summary while
 // the user types.
-func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
+func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
 	out := vmview.Summary{}
-	want, _, err := newOf(in.Values)
-	out.Facts = factsOf(want)
+	want, _, err := vmOfForm(in.Values)
+	out.Facts = summaryFacts(want)
 	if err == nil {
 		ask := want
 		if ask.Name == "" {
@@ -36,12 +36,12 @@ func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, erro
 			if want.From != nil { // control takes the disk sizes from the source
 				shown := want
 				shown.Spec.Disks = p.Spec.Disks
-				out.Facts = factsOf(shown)
+				out.Facts = summaryFacts(shown)
 			}
 			for _, h := range p.Hosts {
-				out.Others = append(out.Others, vmview.Other{Name: h.Name, Why: h.Why, Could: h.Could})
+				out.Others = append(out.Others, vmview.OtherHost{Name: h.Name, Why: h.Why, Suitable: h.Could})
 			}
-			if out.API, out.YAML, err = written(c, want); err != nil {
+			if out.API, out.YAML, err = requestTexts(c, want); err != nil {
 				return nil, err
 			}
 		}
@@ -66,11 +66,11 @@ func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, erro
 			return nil, err
 		}
 	}
-	return func(c echo.Context) error { return s.write(c, http.StatusOK, vmview.SummaryAnswer(out, f, in.sent)) }, nil
+	return func(c echo.Context) error { return s.writePage(c, http.StatusOK, vmview.SummaryAnswer(out, f, in.original)) }, nil
 }
 
 // factsOf returns the labels and values of a summary.
-func factsOf(vm control.CreateVM) (out []vmview.Fact) {
+func summaryFacts(vm control.CreateVM) (out []vmview.Fact) {
 	add := func(word, text string) {
 		if text != "" {
 			out = append(out, vmview.Fact{Word: word, Text: text})
@@ -99,10 +99,10 @@ func factsOf(vm control.CreateVM) (out []vmview.Fact) {
 		add("Disk "+strconv.Itoa(i+1), text)
 	}
 	for i, n := range vm.Spec.NICs {
-		_, name := n.On()
+		_, name := n.NetworkKindAndName()
 		add("Network "+strconv.Itoa(i+1), name)
 	}
-	for _, f := range fleet.Parts() {
+	for _, f := range fleet.OptionalFields() {
 		if !f.Default(vm.Spec) {
 			add(f.Input.Label, f.Words(vm.Spec))
 		}
@@ -131,7 +131,7 @@ func factsOf(vm control.CreateVM) (out []vmview.Fact) {
 }
 
 // written returns the API request that creates the VM, as a curl command and as a YAML document.
-func written(c echo.Context, vm control.CreateVM) (call, object string, err error) {
+func requestTexts(c echo.Context, vm control.CreateVM) (call, object string, err error) {
 	text, err := json.Marshal(vm)
 	if err != nil {
 		return "", "", err
@@ -141,7 +141,7 @@ func written(c echo.Context, vm control.CreateVM) (call, object string, err erro
 		return "", "", err
 	}
 	body := doc.Content[0]
-	bare(body)
+	removeEmptyValues(body)
 	var plain any
 	if err := body.Decode(&plain); err != nil {
 		return "", "", err
@@ -170,11 +170,11 @@ func asYAML(n *yaml.Node) (string, error) {
 }
 
 // bare removes empty values from n and sets the other values to YAML's block style.
-func bare(n *yaml.Node) {
+func removeEmptyValues(n *yaml.Node) {
 	n.Style = 0
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); {
 		key, v := n.Content[i], n.Content[i+1]
-		bare(v)
+		removeEmptyValues(v)
 		key.Style = 0
 		empty := v.Kind == yaml.ScalarNode && (v.Value == "" || v.Tag == "!!null" || v.Tag == "!!int" && v.Value == "0") || v.Kind != yaml.ScalarNode && len(v.Content) == 0
 		if empty {
@@ -185,7 +185,7 @@ func bare(n *yaml.Node) {
 	}
 	for _, in := range n.Content {
 		if n.Kind == yaml.SequenceNode {
-			bare(in)
+			removeEmptyValues(in)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 // diskOf returns the data of a dialog about the missing disk in the path. It returns NotFound if that disk is no longer
 // missing.
-func (s *Server) diskOf(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) {
-	p, err := s.vmOf(c, a, "")
+func (s *Server) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) {
+	p, err := s.readVMPage(c, a, "")
 	if err != nil {
 		return vmview.DiskPage{}, err
 	}
@@ -28,24 +28,24 @@ func (s *Server) diskOf(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) 
 	d := p.VM.Spec.Disks[i]
 	in := vmview.NewDiskForm{Volume: control.NewDiskName(p.VM, d)}
 	if d.SizeBytes > 0 {
-		in.Size = gib(d.SizeBytes)
+		in.Size = gibText(d.SizeBytes)
 	}
 	return vmview.DiskPage{VM: p.VM, Disk: d, Pool: pools[d.PoolID], Text: fault.Text, In: in}, err
 }
 
-func (s *Server) askDetachDisk(c echo.Context, a fleet.Actor, _ none, how formState) error {
-	p, err := s.diskOf(c, a)
+func (s *Server) confirmDetachDisk(c echo.Context, a fleet.Actor, _ emptyForm, how formState) error {
+	p, err := s.missingDiskPage(c, a)
 	if err != nil {
 		return err
 	}
 	p.Errors = how.errors
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.DetachDisk(p))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.DetachDisk(p))
 }
 
-func (s *Server) detachDisk(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) detachDisk(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	_, _, err := s.Control.DetachDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")))
-	return stay(views.VMPath(id), "The disk is removed from the VM."), err
+	return stayOnPage(views.VMPath(id), "The disk is removed from the VM."), err
 }
 
 type replaceDiskForm struct {
@@ -54,26 +54,26 @@ type replaceDiskForm struct {
 	Content string `form:"content"`
 }
 
-func (s *Server) askReplaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm, how formState) error {
-	p, err := s.diskOf(c, a)
+func (s *Server) showReplaceDiskForm(c echo.Context, a fleet.Actor, in replaceDiskForm, how formState) error {
+	p, err := s.missingDiskPage(c, a)
 	if err != nil {
 		return err
 	}
-	if how.again() {
+	if how.wasRefused() {
 		p.In, p.Errors = vmview.NewDiskForm{Volume: in.Volume, Size: in.Size, Content: in.Content}, how.errors
 	}
-	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.ReplaceDisk(p))
+	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.ReplaceDisk(p))
 }
 
-func (s *Server) replaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm) (end, error) {
+func (s *Server) replaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm) (formResponse, error) {
 	var checks fleet.Checks
-	disk := control.NewDisk{Volume: in.Volume, SizeBytes: read(&checks, "sizeBytes", in.Size, sizeOf), Clone: in.Content == "clone"}
+	disk := control.NewDisk{Volume: in.Volume, SizeBytes: parseField(&checks, "sizeBytes", in.Size, sizeOf), Clone: in.Content == "clone"}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	id := fleet.VMID(c.Param("id"))
 	_, _, err := s.Control.ReplaceDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), disk)
-	return stay(views.VMPath(id), "The new disk is queued on the host."), err
+	return stayOnPage(views.VMPath(id), "The new disk is queued on the host."), err
 }
 
 type acceptDriftForm struct {
@@ -81,20 +81,20 @@ type acceptDriftForm struct {
 	Actual string `form:"actual"`
 }
 
-func (s *Server) acceptDriftOfVM(c echo.Context, a fleet.Actor, in acceptDriftForm) (end, error) {
+func (s *Server) acceptDrift(c echo.Context, a fleet.Actor, in acceptDriftForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	_, _, err := s.Control.AcceptDrift(c.Request().Context(), a, id, map[string]string{in.Field: in.Actual})
-	return stay(views.VMPath(id), "The drift is accepted: the VM's settings are now those on the host."), err
+	return stayOnPage(views.VMPath(id), "The drift is accepted: the VM's settings are now those on the host."), err
 }
 
-func (s *Server) reapplyVM(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) reapplyVM(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	job, err := s.Control.Reapply(c.Request().Context(), a, id)
-	return stay(views.VMPath(id), "Reapply "+job.SubjectName+": queued on "+job.HostName+"."), err
+	return stayOnPage(views.VMPath(id), "Reapply "+job.SubjectName+": queued on "+job.HostName+"."), err
 }
 
-func (s *Server) placeVM(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) placeVM(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 	id := fleet.VMID(c.Param("id"))
 	vm, err := s.Control.PlaceVM(c.Request().Context(), a, id, fleet.HostID(c.Param("host")))
-	return stay(views.VMPath(id), vm.Name+" is on "+vm.HostName+"."), err
+	return stayOnPage(views.VMPath(id), vm.Name+" is on "+vm.HostName+"."), err
 }

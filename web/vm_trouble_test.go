@@ -36,7 +36,7 @@ func (p *portal) tenant(name string, project fleet.ProjectID) *browser {
 }
 
 func TestMissingDiskDetachedOrReplaced(t *testing.T) {
-	p, project, _, _ := fleetOf(t)
+	p, project, _, _ := newFleetPortal(t)
 	id, disk := addTroubledVM(p, project, "host-7")
 	page := "/vms/" + string(id)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -62,7 +62,7 @@ func TestMissingDiskDetachedOrReplaced(t *testing.T) {
 	b.post(page+"/delete", url.Values{"disks": {"delete"}, "confirm": {"another"}}).is(t, http.StatusUnprocessableEntity).has(t, `id="confirm-error"`, "to delete it with its disks.")
 	p.signedIn("vic", fleet.RoleViewer).post(page+"/disks/detach"+query, url.Values{}).is(t, http.StatusForbidden)
 
-	api := p.program("ann", fleet.RoleAdmin, nil)
+	api := p.apiClient("ann", fleet.RoleAdmin, nil)
 	body := func(v any) string {
 		text, err := json.Marshal(v)
 		if err != nil {
@@ -86,7 +86,7 @@ func TestMissingDiskDetachedOrReplaced(t *testing.T) {
 }
 
 func TestDriftShownAndResolved(t *testing.T) {
-	p, project, _, _ := fleetOf(t)
+	p, project, _, _ := newFleetPortal(t)
 	id, _ := addTroubledVM(p, project, "host-7")
 	page := "/vms/" + string(id)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -101,20 +101,20 @@ func TestDriftShownAndResolved(t *testing.T) {
 	if n := p.count("vms WHERE spec->>'cpus' = '3'"); n != 1 {
 		t.Errorf("%d VMs have the accepted value", n)
 	}
-	api := p.program("ann", fleet.RoleAdmin, nil)
+	api := p.apiClient("ann", fleet.RoleAdmin, nil)
 	api.call("POST", "/api/v1/vms/"+string(id)+"/accept-drift", `{"fields":{"cpus":"4"}}`).is(t, http.StatusConflict)
 	api.call("POST", "/api/v1/vms/"+string(id)+"/reapply", ``).is(t, http.StatusAccepted).has(t, `"kind":"vm.reapply"`)
 }
 
 func TestRetriedTaskShowsNextAttempt(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	id := vms["web-02"]
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).is(t, http.StatusSeeOther)
 	p.exec(`UPDATE jobs SET retries = 1, attempt = 1, error = 'libvirt did not <answer>', run_after = now() + interval '10 seconds' WHERE subject = $1`, fleet.SubjectVM(id))
 	b.get("/vms/"+string(id)).is(t, http.StatusOK).has(t, "Start will be retried at", "libvirt did not &lt;answer&gt;", "Starting")
 	b.get("/tasks").is(t, http.StatusOK).has(t, "Retry at")
-	api := p.program("ann", fleet.RoleAdmin, nil)
+	api := p.apiClient("ann", fleet.RoleAdmin, nil)
 	a := api.call("GET", "/api/v1/tasks", "").is(t, http.StatusOK)
 	a.has(t, `"retryAt":"`)
 	var tasks fleet.Page[fleet.Task]

@@ -21,27 +21,27 @@ import (
 
 // beginAs prefills the form of a new VM by the key in in.begin: for a source, for a preset, or from pasted XML. Errors
 // about the pasted XML are at the field "xml".
-func (s *Server) beginAs(ctx context.Context, a fleet.Actor, in *typedVM) error {
-	switch key, preset := strings.CutPrefix(in.begin, "preset:"); {
+func (s *Server) prefillNewVM(ctx context.Context, a fleet.Actor, in *typedVM) error {
+	switch key, preset := strings.CutPrefix(in.prefillKey, "preset:"); {
 	case preset:
-		return beginPreset(in.Values, key)
-	case in.begin == "read":
+		return prefillPreset(in.Values, key)
+	case in.prefillKey == "read":
 		return s.readXML(ctx, a, in)
-	case in.begin == vmview.BeginProject:
-		forgetDefaults(in.Values)
+	case in.prefillKey == vmview.BeginProject:
+		clearProposedDefaults(in.Values)
 		return nil
 	}
-	i := slices.IndexFunc(sourceKeys(), func(k fleet.VMSource) bool { return string(k) == in.begin })
+	i := slices.IndexFunc(sourceKeys(), func(k fleet.VMSource) bool { return string(k) == in.prefillKey })
 	if i < 0 {
-		return unreadable()
+		return unreadableForm()
 	}
-	beginSource(in.Values, sourceKeys()[i])
+	prefillSource(in.Values, sourceKeys()[i])
 	return nil
 }
 
 // forgetDefaults clears the pools and networks that the form proposed by default, so that the defaults of the newly
 // chosen project apply.
-func forgetDefaults(typed url.Values) {
+func clearProposedDefaults(typed url.Values) {
 	for name, was := range map[string]string{".poolId": typed.Get(vmview.ProposedPool), ".network": typed.Get(vmview.ProposedNetwork)} {
 		for field := range typed {
 			if strings.HasPrefix(field, "spec.") && strings.HasSuffix(field, name) && typed.Get(field) == was {
@@ -60,7 +60,7 @@ func sourceKeys() []fleet.VMSource {
 }
 
 // beginSource sets the form's first disk and CD-ROM drive to suit the source.
-func beginSource(typed url.Values, source fleet.VMSource) {
+func prefillSource(typed url.Values, source fleet.VMSource) {
 	typed.Set("source", string(source))
 	disk := "spec.disks[0].source"
 	switch has := typed.Has(disk); {
@@ -79,12 +79,12 @@ func beginSource(typed url.Values, source fleet.VMSource) {
 	}
 }
 
-func beginPreset(typed url.Values, key string) error {
+func prefillPreset(typed url.Values, key string) error {
 	p, ok := fleet.PresetNamed(key)
 	if !ok {
-		return unreadable()
+		return unreadableForm()
 	}
-	spec, err := p.On(fleet.VMSpec{})
+	spec, err := p.ApplyTo(fleet.VMSpec{})
 	if err != nil {
 		return err
 	}
@@ -111,9 +111,9 @@ func beginPreset(typed url.Values, key string) error {
 		}
 	}
 	typed["spec.memoryMiB"] = memoryText(spec.MemoryMiB)
-	presetRows(typed, "spec.disks", fleet.DiskFields, p.Disk)
-	presetRows(typed, "spec.nics", fleet.NICFields, p.NIC)
-	beginSource(typed, p.Source)
+	fillPresetRows(typed, "spec.disks", fleet.DiskFields, p.Disk)
+	fillPresetRows(typed, "spec.nics", fleet.NICFields, p.NIC)
+	prefillSource(typed, p.Source)
 	if p.DiskGiB > 0 && typed.Get("spec.disks[0].source") == "empty" {
 		typed.Set("spec.disks[0].sizeBytes", strconv.Itoa(p.DiskGiB))
 	}
@@ -122,7 +122,7 @@ func beginPreset(typed url.Values, key string) error {
 }
 
 // presetRows writes a preset's values into all rows of one list of devices, and resets their other fields to defaults.
-func presetRows[S any](typed url.Values, list string, fields []fleet.Field[S], values map[string]string) {
+func fillPresetRows[S any](typed url.Values, list string, fields []fleet.Field[S], values map[string]string) {
 	for i := range maxRows {
 		at := fmt.Sprintf("%s[%d].", list, i)
 		has := false
@@ -151,17 +151,17 @@ func (s *Server) readXML(ctx context.Context, a fleet.Actor, in *typedVM) error 
 	}
 	runs := policy.May(a, policy.InfraChange, "")
 	vm := control.CreateVM{Name: r.Name, Description: r.Description, Spec: r.Spec}
-	if err := s.disksOf(ctx, a, &r, &vm.Spec, runs); err != nil {
+	if err := s.addPastedDisks(ctx, a, &r, &vm.Spec, runs); err != nil {
 		return err
 	}
 	for _, n := range r.Notes {
-		in.notes = append(in.notes, vmview.Imported{Line: n.Line, At: n.At, Text: n.Text, Kind: string(n.Kind)})
+		in.notes = append(in.notes, vmview.ImportNote{Line: n.Line, At: n.At, Text: n.Text, Kind: string(n.Kind)})
 	}
-	if r.Beyond() && !runs {
+	if r.ReachesHost() && !runs {
 		checks.Add("xml", "The lines below give the VM access to the host, which only infrastructure administrators may set. Remove these lines.")
 		return checks.Err()
 	}
-	typed, err := typedNew(vm)
+	typed, err := newVMFormValues(vm)
 	if err != nil {
 		return err
 	}
@@ -171,18 +171,18 @@ func (s *Server) readXML(ctx context.Context, a fleet.Actor, in *typedVM) error 
 			in.Values[name] = texts
 		}
 	}
-	in.wasRead = true
+	in.xmlRead = true
 	return nil
 }
 
 // disksOf adds the disks and drives of the definition r to spec, in the forms that Quantix supports: copies of volumes
 // that the user may use, and empty disks. It adds a note to r for each difference.
-func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, spec *fleet.VMSpec, runs bool) error {
+func (s *Server) addPastedDisks(ctx context.Context, a fleet.Actor, r *vmxml.Result, spec *fleet.VMSpec, runs bool) error {
 	var pools []fleet.PoolView
 	var media query.Media
 	if runs {
 		var err error
-		if pools, err = query.Every(ctx, a, fleet.Query{}, s.Control.ListPools); err != nil {
+		if pools, err = query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListPools); err != nil {
 			return err
 		}
 		if media, err = s.Control.Media(ctx, a); err != nil {
@@ -198,7 +198,7 @@ func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, sp
 		if d.CDROM {
 			all = media.ISOs
 		}
-		found := volumeIn(pools, all, d)
+		found := findVolume(pools, all, d)
 		var from *fleet.Volref
 		if found != nil {
 			from = &fleet.Volref{PoolID: found.PoolID, Volume: found.Name}
@@ -249,7 +249,7 @@ func addDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Volref) b
 }
 
 // volumeIn returns the volume in all that the disk's definition refers to, by pool and name or by path; nil: none.
-func volumeIn(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *query.VolumeOn {
+func findVolume(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *query.VolumeOn {
 	dir, file := path.Split(path.Clean(d.Path))
 	for _, p := range pools {
 		name := ""
@@ -267,8 +267,8 @@ func volumeIn(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *query
 }
 
 // typedNew returns the form's values for a new VM. newOf is the inverse.
-func typedNew(vm control.CreateVM) (url.Values, error) {
-	typed, err := typedOf(fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{Name: vm.Name, Labels: vm.Labels, Description: vm.Description}, Spec: vm.Spec}})
+func newVMFormValues(vm control.CreateVM) (url.Values, error) {
+	typed, err := formValuesOf(fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{Name: vm.Name, Labels: vm.Labels, Description: vm.Description}, Spec: vm.Spec}})
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +282,7 @@ func typedNew(vm control.CreateVM) (url.Values, error) {
 		typed.Set(at+"poolId", string(d.PoolID))
 		typed.Set(at+"sizeBytes", "")
 		if d.SizeBytes > 0 {
-			typed.Set(at+"sizeBytes", gib(d.SizeBytes))
+			typed.Set(at+"sizeBytes", gibText(d.SizeBytes))
 		}
 		switch {
 		case d.Existing:

@@ -11,7 +11,7 @@ import (
 )
 
 func TestWizardSummaryShowsVMAndPlacement(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
+	p, project, pool, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/vms/new").is(t, http.StatusOK).has(t, "Name and source", "libvirt XML", `aria-pressed="true">Image<`, "Windows 11", `id="vm-summary"`)
 	form := newVMForm(project, pool)
@@ -40,7 +40,7 @@ func TestWizardSummaryShowsVMAndPlacement(t *testing.T) {
 
 // A password without a user name applies to the image's default user.
 func TestPasswordWithoutUserSetsImagesDefaultUser(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
+	p, project, pool, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]')`)
 	form := newVMForm(project, pool)
@@ -55,7 +55,7 @@ func TestPasswordWithoutUserSetsImagesDefaultUser(t *testing.T) {
 
 // The form preselects the default pool and network with the reason, wherever they are in the lists.
 func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
+	p, project, pool, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	host := p.addHost("host-3", 0)
 	small := p.addPool("a-small", host)
@@ -104,7 +104,7 @@ func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 
 // The heading of each section summarizes the section's values, and is updated while the user types.
 func TestSectionHeadingsShowTheirValues(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
+	p, project, pool, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	now := func(section, text string) string {
 		return `<span class="muted" id="` + section + `-now">` + text + `</span>`
@@ -131,7 +131,7 @@ func TestSectionHeadingsShowTheirValues(t *testing.T) {
 
 // The form shows the select for the VM's source beside the name, at the top.
 func TestImageAndISOAreChosenBesideTheName(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
+	p, project, pool, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	beside := func(a answer, field string) {
 		t.Helper()
@@ -147,7 +147,7 @@ func TestImageAndISOAreChosenBesideTheName(t *testing.T) {
 }
 
 func TestSourceAndPresetPrefillForm(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
+	p, project, pool, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	form := newVMForm(project, pool)
 	form.Set("begin", "preset:windows-11")
@@ -186,7 +186,7 @@ MORE
 </domain>`
 
 func TestPastedXMLPrefillsForm(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
+	p, project, pool, _ := newFleetPortal(t)
 	var path string
 	if err := p.pool.QueryRow(t.Context(), "SELECT spec->>'path' FROM pools WHERE id = $1", pool).Scan(&path); err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestPastedXMLPrefillsForm(t *testing.T) {
 }
 
 func TestPlanLinksBackToItsForm(t *testing.T) {
-	p, project, pool, vms := fleetOf(t)
+	p, project, pool, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	to := b.post("/vms/plan", newVMForm(project, pool)).is(t, http.StatusSeeOther).header.Get("Location")
 	a := b.get(to).is(t, http.StatusOK)

@@ -35,7 +35,7 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 		columns = vmview.RestartColumns
 	}
 	if !policy.May(a, policy.InfraSee, "") {
-		f.Placeholder, columns = "phase:running name:web* label:env=prod", columns.Hostless()
+		f.Placeholder, columns = "phase:running name:web* label:env=prod", columns.WithoutHost()
 	}
 	p := &vmview.ListPage{
 		List: s.listOf(c, "vms", "name", columns, f), Tab: tab,
@@ -43,16 +43,16 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 		Any: tab != "all" || q.Filter != "" || q.Project != "",
 	}
 	switch {
-	case target(c) == "vms-head": // a refresh of the counts above the list
+	case htmxTarget(c) == "vms-head": // a refresh of the counts above the list
 	case tab == "found":
-		p.Found, err = fill(c, a, &p.List, q, s.Control.ListDiscoveredVMs)
+		p.Found, err = fillList(c, a, &p.List, q, s.Control.ListDiscoveredVMs)
 	default:
-		p.VMs, err = fill(c, a, &p.List, q, s.Control.ListVMRows)
+		p.VMs, err = fillList(c, a, &p.List, q, s.Control.ListVMRows)
 	}
 	if err != nil {
 		return err
 	}
-	if id := target(c); (id == "" || id == "vms-head") && policy.AllProjects(a) {
+	if id := htmxTarget(c); (id == "" || id == "vms-head") && policy.AllProjects(a) {
 		if p.Total, err = s.Control.VMTotals(c.Request().Context(), a); err != nil {
 			return err
 		}
@@ -68,9 +68,9 @@ func (s *Server) exportVMs(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if tab == "found" {
-		return export(s, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, foundHead, discoveredRow)
+		return exportCSV(s, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, discoveredHead, discoveredRow)
 	}
-	return export(s, c, a, "vms.csv", q, s.Control.ListVMLines, vmHead, vmRow)
+	return exportCSV(s, c, a, "vms.csv", q, s.Control.ListVMLines, vmHead, vmRow)
 }
 
 var vmHead = []string{"id", "name", "phase", "host", "project", "cpus", "memoryMiB", "addresses", "labels", "description", "created"}
@@ -88,7 +88,7 @@ func vmRow(vm fleet.VMView) []string {
 	}
 }
 
-var foundHead = []string{"id", "name", "phase", "host", "cpus", "memoryMiB"}
+var discoveredHead = []string{"id", "name", "phase", "host", "cpus", "memoryMiB"}
 
 func discoveredRow(vm fleet.DiscoveredVM) []string {
 	return []string{string(vm.ID), vm.Name, string(vm.Phase), vm.HostName, strconv.Itoa(vm.Status.CPUs), strconv.Itoa(vm.Status.MemoryMiB)}

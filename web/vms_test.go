@@ -10,7 +10,7 @@ import (
 )
 
 // fleetOf returns a portal with two hosts, a pool, a network and four VMs of the project shop, by name.
-func fleetOf(t *testing.T) (p *portal, project fleet.ProjectID, pool fleet.PoolID, vms map[string]fleet.VMID) {
+func newFleetPortal(t *testing.T) (p *portal, project fleet.ProjectID, pool fleet.PoolID, vms map[string]fleet.VMID) {
 	t.Helper()
 	t.Parallel()
 	p = newPortal(t)
@@ -32,7 +32,7 @@ func fleetOf(t *testing.T) (p *portal, project fleet.ProjectID, pool fleet.PoolI
 }
 
 func TestVMListFiltersAndUpdatesRows(t *testing.T) {
-	p, _, _, _ := fleetOf(t)
+	p, _, _, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/vms").is(t, http.StatusOK).has(t, "web-01", "Running", "web-02", "Stopped", "Needs restart", "Failed", "env=prod", "4 GiB")
 
@@ -57,7 +57,7 @@ func TestVMListFiltersAndUpdatesRows(t *testing.T) {
 }
 
 func TestVMPageShowsTabsAndFailures(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(vms["web-01"])
 	b.get(path).is(t, http.StatusOK).has(t, "<h1>web-01</h1>", "10.4.0.11", "host-1", "Shut down", "Only a stopped VM can be started.")
@@ -75,7 +75,7 @@ func TestVMPageShowsTabsAndFailures(t *testing.T) {
 }
 
 func TestVMActionQueuedOrRefusedWithReason(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(vms["web-02"]) + "/actions"
 	b.post(path, url.Values{"action": {"start"}}).is(t, http.StatusSeeOther)
@@ -92,7 +92,7 @@ func TestVMActionQueuedOrRefusedWithReason(t *testing.T) {
 }
 
 func TestFailedStartShown(t *testing.T) {
-	p, project, _, _ := fleetOf(t)
+	p, project, _, _ := newFleetPortal(t)
 	id := string(p.addVM(project, p.addHost("host-9", 0), "stuck", fleet.Stopped, func(vm *fleet.VM) {
 		vm.Spec.Power = fleet.Running
 		vm.Status.Error, vm.Status.ErrorOf = "internal error: no <firmware>", fleet.VMStart
@@ -125,7 +125,7 @@ func newVMForm(project fleet.ProjectID, pool fleet.PoolID) url.Values {
 }
 
 func TestCreateVMFormSentTwiceCreatesOneVM(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
+	p, project, pool, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/vms/new").is(t, http.StatusOK).has(t, "shared-nfs", "debian-12.qcow2", "installer.iso", "network default", `name="spec.disks[__i__].sizeBytes"`)
 
@@ -139,7 +139,7 @@ func TestCreateVMFormSentTwiceCreatesOneVM(t *testing.T) {
 
 // Sections for rarely used settings are closed and summarize their values. A section with an error is open.
 func TestCreateVMSectionOpensAtItsError(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
+	p, project, pool, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/vms/new").is(t, http.StatusOK).has(t, `<details class="section fold" id="vm-CPU">`, `name="spec.cpu.model"`, "Model: Default (best of the host)")
 	form := newVMForm(project, pool)
@@ -155,7 +155,7 @@ func TestCreateVMSectionOpensAtItsError(t *testing.T) {
 }
 
 func TestCreateVMFormKeepsInput(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
+	p, project, pool, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	form := newVMForm(project, pool)
 	form.Set("name", "Not A Name")
@@ -180,7 +180,7 @@ func TestCreateVMFormKeepsInput(t *testing.T) {
 
 // A disk larger than the pool's free space is refused with the reason. Users who may overcommit get that option.
 func TestCreateVMLargerThanPoolRefused(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
+	p, project, pool, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get("/vms/new").is(t, http.StatusOK)
 	a.has(t, "shared-nfs · 1.5 TiB free")
@@ -203,7 +203,7 @@ func TestCreateVMLargerThanPoolRefused(t *testing.T) {
 }
 
 func TestEditVMRefusedForOutdatedAndInvalidInput(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(vms["web-01"])
 	b.get(path+"?tab=configure").is(t, http.StatusOK).has(t, `name="spec.cpus" type="text" value="2"`, "next boot", "power off first")
@@ -221,7 +221,7 @@ func TestEditVMRefusedForOutdatedAndInvalidInput(t *testing.T) {
 }
 
 func TestNICsHotPluggedByFormAndPatch(t *testing.T) {
-	p, project, _, vms := fleetOf(t)
+	p, project, _, vms := newFleetPortal(t)
 	p.addNetwork("lab-net", p.addHost("host-3", 0))
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	id := vms["web-01"]
@@ -238,7 +238,7 @@ func TestNICsHotPluggedByFormAndPatch(t *testing.T) {
 	typed.Set("spec.nics[3].mac", "")
 	b.post(path+"/edit", typed).is(t, http.StatusSeeOther)
 
-	member := p.program("mia", "", map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember})
+	member := p.apiClient("mia", "", map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember})
 	vm, err := member.VM(t.Context(), id)
 	if err != nil || len(vm.Spec.NICs) != 1 || vm.Spec.NICs[0].Network != "default" || vm.Spec.NICs[0].MAC == "" {
 		t.Fatalf("%+v, %v", vm.Spec.NICs, err)
@@ -264,7 +264,7 @@ func TestNICsHotPluggedByFormAndPatch(t *testing.T) {
 }
 
 func TestDeleteVMDialogKeepsDisksByDefault(t *testing.T) {
-	p, project, pool, _ := fleetOf(t)
+	p, project, pool, _ := newFleetPortal(t)
 	host := p.addHost("host-9", 0)
 	id := p.addVM(project, host, "old", fleet.Stopped, func(vm *fleet.VM) {
 		vm.Spec.Disks = []fleet.Disk{{PoolID: pool, Volume: "old-1.qcow2", SizeBytes: 20 << 30}}
@@ -287,7 +287,7 @@ func TestDeleteVMDialogKeepsDisksByDefault(t *testing.T) {
 }
 
 func TestDeletingRunningVMRequiresName(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(vms["web-01"]) + "/delete"
 	b.get(path).is(t, http.StatusOK).has(t, "The VM is running and will be powered off first.", `data-confirm-name="web-01"`)
@@ -302,7 +302,7 @@ func TestDeletingRunningVMRequiresName(t *testing.T) {
 
 // An object that the user may not see is answered exactly like a missing object.
 func TestVMsOfOtherProjectsHidden(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
+	p, _, _, vms := newFleetPortal(t)
 	other := p.addProject("finance")
 	b := p.signedIn("vera", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'vera', 'member')", other)

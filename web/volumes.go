@@ -29,7 +29,7 @@ type volumeForm struct {
 	File        string `form:"file"`
 }
 
-func (in volumeForm) shown() poolview.VolumeForm {
+func (in volumeForm) view() poolview.VolumeForm {
 	return poolview.VolumeForm{
 		Name: in.Name, Format: in.Format, Size: in.Size, Host: in.Host, Confirm: in.Confirm, Full: in.Full != "", Overcommit: in.Overcommit != "",
 		URL: in.URL, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL, File: in.File,
@@ -42,71 +42,71 @@ func volumeNamed(c echo.Context) control.Volume {
 }
 
 // volumeAsked returns the response after task t was queued: a message on the pool's volumes tab.
-func (s *Server) volumeAsked(c echo.Context, t fleet.Task, err error) (end, error) {
+func (s *Server) volumeTaskQueued(c echo.Context, t fleet.Task, err error) (formResponse, error) {
 	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
-	return stay(back, t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
+	return stayOnPage(back, t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-func (s *Server) askNewVolume(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
-	return s.askVolumeToCome(c, a, in, how, poolview.NewVolume)
+func (s *Server) showNewVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
+	return s.showNewVolumeDialog(c, a, in, how, poolview.NewVolume)
 }
 
-func (s *Server) askFetchVolume(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
-	return s.askVolumeToCome(c, a, in, how, poolview.FetchVolume)
+func (s *Server) showDownloadVolumeForm(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
+	return s.showNewVolumeDialog(c, a, in, how, poolview.FetchVolume)
 }
 
-func (s *Server) fetchVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+func (s *Server) downloadVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	order := control.NewDownload{
 		URL: strings.TrimSpace(in.URL), Checksum: strings.TrimSpace(in.Checksum), ChecksumURL: strings.TrimSpace(in.ChecksumURL), Name: strings.TrimSpace(in.Name), HostID: fleet.HostID(in.Host),
 	}
 	t, err := s.Control.FetchVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order)
-	return s.volumeAsked(c, t, err)
+	return s.volumeTaskQueued(c, t, err)
 }
 
 // askVolumeToCome shows the dialog of a new volume. scripts are the scripts that the dialog needs as a separate page.
-func (s *Server) askVolumeToCome(c echo.Context, a fleet.Actor, in volumeForm, how formState, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
+func (s *Server) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeForm, how formState, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := poolview.VolumePage{Pool: v, In: in.shown(), Errors: how.errors}
+	p := poolview.VolumePage{Pool: v, In: in.view(), Errors: how.errors}
 	if p.Starts, err = s.Control.StartImages(ctx, a); err != nil {
 		return err
 	}
 	for _, i := range p.Starts {
-		if !how.again() && string(i.ID) == c.QueryParam("start") {
+		if !how.wasRefused() && string(i.ID) == c.QueryParam("start") {
 			p.Start, p.In.URL, p.In.Name, p.In.Checksum, p.In.ChecksumURL = i.StartImage, i.URL, i.File, i.Checksum, i.ChecksumURL
 		}
 	}
 	if !v.Spec.Shared {
-		if p.Hosts, err = query.Every(ctx, a, fleet.Query{}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
+		if p.Hosts, err = query.ReadAllPages(ctx, a, fleet.Query{}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
 			return s.Control.PoolHosts(ctx, a, v.ID, q)
 		}); err != nil {
 			return err
 		}
-		if len(p.Hosts) == 1 && !how.again() {
+		if len(p.Hosts) == 1 && !how.wasRefused() {
 			p.In.Host = string(p.Hosts[0].HostID)
 		}
 	}
 	f := poolFrame(v)
 	f.Scripts = scripts
-	return s.showAs(c, how.status, a, f, dialog(p))
+	return s.showPageWithStatus(c, how.status, a, f, dialog(p))
 }
 
-func (s *Server) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+func (s *Server) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	var checks fleet.Checks
 	order := control.NewVolume{
-		Name: strings.TrimSpace(in.Name), Format: in.Format, SizeBytes: read(&checks, "sizeBytes", in.Size, sizeOf), Full: in.Full != "",
+		Name: strings.TrimSpace(in.Name), Format: in.Format, SizeBytes: parseField(&checks, "sizeBytes", in.Size, sizeOf), Full: in.Full != "",
 		HostID: fleet.HostID(in.Host), Overcommit: in.Overcommit != "",
 	}
 	// an unreadable size is 0 here, which control refuses
 	t, err := s.Control.CreateVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order)
-	return s.volumeAsked(c, t, merge(&checks, err))
+	return s.volumeTaskQueued(c, t, joinChecks(&checks, err))
 }
 
 // askVolume returns the handler that shows a dialog about an existing volume.
-func (s *Server) askVolume(dialog func(poolview.VolumePage) templ.Component) asking[volumeForm] {
+func (s *Server) volumeDialog(dialog func(poolview.VolumePage) templ.Component) formRenderer[volumeForm] {
 	return func(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
 		ctx := c.Request().Context()
 		v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
@@ -118,9 +118,9 @@ func (s *Server) askVolume(dialog func(poolview.VolumePage) templ.Component) ask
 		if err != nil {
 			return err
 		}
-		p := poolview.VolumePage{Pool: v, Volume: on.Use(), Host: of.HostID, In: in.shown(), Errors: how.errors}
-		if !how.again() {
-			p.In.Size, p.In.Name = gib(on.CapacityBytes), "copy-of-"+on.Name
+		p := poolview.VolumePage{Pool: v, Volume: on.Use(), Host: of.HostID, In: in.view(), Errors: how.errors}
+		if !how.wasRefused() {
+			p.In.Size, p.In.Name = gibText(on.CapacityBytes), "copy-of-"+on.Name
 			switch path.Base(c.Path()) {
 			case "rename":
 				p.In.Name = on.Name
@@ -128,41 +128,41 @@ func (s *Server) askVolume(dialog func(poolview.VolumePage) templ.Component) ask
 				p.In.Name = strings.TrimSuffix(on.Name, path.Ext(on.Name)) + ".qcow2"
 			}
 		}
-		return s.showAs(c, how.status, a, poolFrame(v), dialog(p))
+		return s.showPageWithStatus(c, how.status, a, poolFrame(v), dialog(p))
 	}
 }
 
-func (s *Server) growVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+func (s *Server) growVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	var checks fleet.Checks
-	size := read(&checks, "sizeBytes", in.Size, sizeOf)
+	size := parseField(&checks, "sizeBytes", in.Size, sizeOf)
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
 	t, err := s.Control.GrowVolume(c.Request().Context(), a, volumeNamed(c), size, in.Overcommit != "")
-	return s.volumeAsked(c, t, err)
+	return s.volumeTaskQueued(c, t, err)
 }
 
-func (s *Server) cloneVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+func (s *Server) cloneVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	t, err := s.Control.CloneVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name), in.Overcommit != "")
-	return s.volumeAsked(c, t, err)
+	return s.volumeTaskQueued(c, t, err)
 }
 
-func (s *Server) convertVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+func (s *Server) convertVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	t, err := s.Control.ConvertVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name), in.Overcommit != "")
-	return s.volumeAsked(c, t, err)
+	return s.volumeTaskQueued(c, t, err)
 }
 
-func (s *Server) renameVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+func (s *Server) renameVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	t, err := s.Control.RenameVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name))
-	return s.volumeAsked(c, t, err)
+	return s.volumeTaskQueued(c, t, err)
 }
 
-func (s *Server) wipeVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+func (s *Server) wipeVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	t, err := s.Control.WipeVolume(c.Request().Context(), a, volumeNamed(c), in.Confirm)
-	return s.volumeAsked(c, t, err)
+	return s.volumeTaskQueued(c, t, err)
 }
 
-func (s *Server) deleteVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+func (s *Server) deleteVolume(c echo.Context, a fleet.Actor, in volumeForm) (formResponse, error) {
 	t, err := s.Control.DeleteVolume(c.Request().Context(), a, volumeNamed(c), in.Confirm)
-	return s.volumeAsked(c, t, err)
+	return s.volumeTaskQueued(c, t, err)
 }

@@ -11,7 +11,7 @@ import (
 
 func TestVolumeFormsQueueVolumeTasks(t *testing.T) {
 	t.Parallel()
-	s := newScreen(t)
+	s := newConsoleHost(t)
 	pool := s.addVolumes("stock", "data.raw", "web-0123456789ab-1.qcow2")
 	b := s.signedIn("olga", fleet.RoleOperator)
 	tab := "/pools/" + string(pool) + "?tab=volumes"

@@ -18,38 +18,38 @@ const (
 
 // rollDeadline is the middleware that closes the connections of clients that read too slowly. Streams set their own
 // deadlines.
-func rollDeadline(next echo.HandlerFunc) echo.HandlerFunc {
+func limitWriteTime(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		control := http.NewResponseController(c.Response().Writer)
 		// A connection without deadlines (a test's recorder) is written to without one.
-		if routeOf(c).kind.lasts() {
+		if routeOf(c).kind.isLongLived() {
 			_ = control.SetWriteDeadline(time.Time{}) // clears the deadline of the previous response on this connection
 			return next(c)
 		}
 		// the deadline until the handler begins to write
 		_ = control.SetWriteDeadline(time.Now().Add(pageLimit + bodyTime + rateInterval))
-		c.Response().Writer = &rolling{c.Response().Writer, control}
+		c.Response().Writer = &deadlineWriter{c.Response().Writer, control}
 		return next(c)
 	}
 }
 
 // rolling is a response writer that extends the connection's write deadline before each chunk.
-type rolling struct {
+type deadlineWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 }
 
-func (w *rolling) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *rolling) WriteHeader(status int) {
-	w.putOff()
+func (w *deadlineWriter) WriteHeader(status int) {
+	w.extendDeadline()
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *rolling) Write(b []byte) (n int, err error) {
+func (w *deadlineWriter) Write(b []byte) (n int, err error) {
 	for {
 		piece := b[n:min(n+rateChunk, len(b))]
-		w.putOff()
+		w.extendDeadline()
 		wrote, err := w.ResponseWriter.Write(piece)
 		if n += wrote; err != nil || n == len(b) {
 			return n, err
@@ -57,7 +57,7 @@ func (w *rolling) Write(b []byte) (n int, err error) {
 	}
 }
 
-func (w *rolling) putOff() { _ = w.control.SetWriteDeadline(time.Now().Add(rateInterval)) }
+func (w *deadlineWriter) extendDeadline() { _ = w.control.SetWriteDeadline(time.Now().Add(rateInterval)) }
 
 // LimitPerAddress returns a listener on l that closes connections beyond most concurrent ones per client address (per
 // /64 network for IPv6). This machine and the exempt networks, such as proxies for many users, have no limit; most 0
@@ -66,10 +66,10 @@ func LimitPerAddress(l net.Listener, most int, exempt []netip.Prefix) net.Listen
 	if most == 0 {
 		return l
 	}
-	return &limited{Listener: l, most: most, exempt: exempt, open: map[netip.Addr]int{}}
+	return &limitedListener{Listener: l, most: most, exempt: exempt, open: map[netip.Addr]int{}}
 }
 
-type limited struct {
+type limitedListener struct {
 	net.Listener
 	most   int
 	exempt []netip.Prefix
@@ -78,7 +78,7 @@ type limited struct {
 	open map[netip.Addr]int
 }
 
-func (l *limited) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -91,9 +91,9 @@ func (l *limited) Accept() (net.Conn, error) {
 		case l.enter(from):
 			leave := sync.OnceFunc(func() { l.leave(from) })
 			if tcp, ok := conn.(*net.TCPConn); ok {
-				return &countedTCP{tcp, leave}, nil
+				return &trackedTCPConn{tcp, leave}, nil
 			}
-			return &counted{conn, leave}, nil
+			return &trackedConn{conn, leave}, nil
 		}
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0) // close with a reset, to leave no TIME_WAIT state for a minute
@@ -103,7 +103,7 @@ func (l *limited) Accept() (net.Conn, error) {
 }
 
 // countedAs returns the address or IPv6 network for which a connection from remote counts, and whether it is limited.
-func (l *limited) countedAs(remote net.Addr) (netip.Addr, bool) {
+func (l *limitedListener) countedAs(remote net.Addr) (netip.Addr, bool) {
 	at, err := netip.ParseAddrPort(remote.String())
 	if err != nil {
 		return netip.Addr{}, false
@@ -123,7 +123,7 @@ func (l *limited) countedAs(remote net.Addr) (netip.Addr, bool) {
 	return ip, true
 }
 
-func (l *limited) enter(from netip.Addr) bool {
+func (l *limitedListener) enter(from netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[from] >= l.most {
@@ -133,7 +133,7 @@ func (l *limited) enter(from netip.Addr) bool {
 	return true
 }
 
-func (l *limited) leave(from netip.Addr) {
+func (l *limitedListener) leave(from netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[from]--; l.open[from] <= 0 {
@@ -142,23 +142,23 @@ func (l *limited) leave(from netip.Addr) {
 }
 
 // counted is a connection that calls leave when it is closed, which lowers the count of its address.
-type counted struct {
+type trackedConn struct {
 	net.Conn
 	leave func()
 }
 
-func (c *counted) Close() error {
+func (c *trackedConn) Close() error {
 	c.leave()
 	return c.Conn.Close()
 }
 
 // countedTCP is counted for a TCP connection. It keeps the optimized methods of *net.TCPConn, such as vectored writes.
-type countedTCP struct {
+type trackedTCPConn struct {
 	*net.TCPConn
 	leave func()
 }
 
-func (c *countedTCP) Close() error {
+func (c *trackedTCPConn) Close() error {
 	c.leave()
 	return c.TCPConn.Close()
 }

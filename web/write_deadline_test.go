@@ -21,18 +21,18 @@ import (
 )
 
 // until is a response recorder whose connection has a write deadline. It records the deadlines and the chunks.
-type until struct {
+type deadlineRecorder struct {
 	*httptest.ResponseRecorder
 	at   time.Time // deadline before the latest chunk
 	seen []int     // sizes of the chunks
 }
 
-func (u *until) SetWriteDeadline(t time.Time) error {
+func (u *deadlineRecorder) SetWriteDeadline(t time.Time) error {
 	u.at = t
 	return nil
 }
 
-func (u *until) Write(b []byte) (int, error) {
+func (u *deadlineRecorder) Write(b []byte) (int, error) {
 	if left := time.Until(u.at); left <= 0 || left > 20*time.Second {
 		return 0, fmt.Errorf("the write deadline is %v", u.at)
 	}
@@ -45,7 +45,7 @@ func TestWriteDeadlineExtendedPerChunk(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	for _, path := range []string{static.Path("vendor/htmx/htmx.min.js"), "/healthz", "/sign-in", "/nothing", "/api/v1/openapi.json", "/api/v1/vms", "/vms"} {
-		w := &until{ResponseRecorder: httptest.NewRecorder()}
+		w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 		p.server.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		if len(w.seen) == 0 && w.at.IsZero() {
 			t.Errorf("%s: status %d without a write deadline", path, w.Code)
@@ -59,7 +59,7 @@ func TestWriteDeadlineExtendedPerChunk(t *testing.T) {
 }
 
 // hoard requests the file many times on one connection and reads no response.
-func hoard(t *testing.T, address, path string) {
+func requestWithoutReading(t *testing.T, address, path string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestClientThatDoesNotReadDisconnected(t *testing.T) {
 	}
 	s.Start()
 	t.Cleanup(s.Close)
-	hoard(t, s.Listener.Addr().String(), static.Path("vendor/htmx/htmx.min.js"))
+	requestWithoutReading(t, s.Listener.Addr().String(), static.Path("vendor/htmx/htmx.min.js"))
 	select {
 	case <-closed:
 	case <-time.After(40 * time.Second):
@@ -93,25 +93,25 @@ func TestClientThatDoesNotReadDisconnected(t *testing.T) {
 }
 
 // elsewhere is a listener whose connections seem to come from an address that RFC 5737 reserves for documentation.
-type elsewhere struct {
+type remoteListener struct {
 	net.Listener
 	from string
 }
 
-func (l elsewhere) Accept() (net.Conn, error) {
+func (l remoteListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return seeming{conn, l.from}, nil
+	return remoteConn{conn, l.from}, nil
 }
 
-type seeming struct {
+type remoteConn struct {
 	net.Conn
 	from string
 }
 
-func (c seeming) RemoteAddr() net.Addr {
+func (c remoteConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.from))
 }
 
@@ -123,7 +123,7 @@ func TestConnectionsPerAddressLimited(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := web.LimitPerAddress(elsewhere{base, from}, 3, proxies)
+		l := web.LimitPerAddress(remoteListener{base, from}, 3, proxies)
 		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") })}
 		go s.Serve(l)
 		t.Cleanup(func() { s.Close() })
@@ -161,7 +161,7 @@ func TestConnectionsPerAddressLimited(t *testing.T) {
 }
 
 func TestStreamsLimitedPerUser(t *testing.T) {
-	p, _, _, _ := fleetOf(t)
+	p, _, _, _ := newFleetPortal(t)
 	first := p.signedIn("mara", fleet.RoleAdmin)
 	second := p.browser()
 	second.post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}}).is(t, http.StatusSeeOther)

@@ -27,13 +27,13 @@ type Device struct {
 
 // form matches names of disks that a guest can use. derived matches names of the disks' contents, which it cannot use.
 var (
-	form    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)
-	derived = regexp.MustCompile(`^(dm|md|lvm)-`)
+	nameForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)
+	contentForm = regexp.MustCompile(`^(dm|md|lvm)-`)
 	virtual = regexp.MustCompile(`^(ram|zram|dm-|md|sr|fd)`)
 )
 
 // All lists the disks of the machine, each once, sorted by name. root is the root of the machine's file tree.
-func All(root string) (out []Device) {
+func List(root string) (out []Device) {
 	entries, err := os.ReadDir(filepath.Join(root, Dir))
 	if err != nil {
 		return nil
@@ -49,11 +49,11 @@ func All(root string) (out []Device) {
 }
 
 // Look returns the disk of that name below root; false: the disk does not exist.
-func Look(root, name string) (Device, bool) { return (&tree{root: root}).device(name) }
+func Find(root, name string) (Device, bool) { return (&tree{root: root}).device(name) }
 
 // Claimed reports whether the kernel uses the block device at path: for a file system on the device or on a partition,
 // a RAID or a volume group.
-func Claimed(path string) (bool, error) {
+func InUse(path string) (bool, error) {
 	// O_EXCL on a block device fails while the kernel uses the device
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_EXCL, 0)
 	if errors.Is(err, syscall.EBUSY) {
@@ -85,7 +85,7 @@ func (m *tree) text(rel ...string) string {
 }
 
 func (m *tree) device(name string) (Device, bool) {
-	if !form.MatchString(name) || derived.MatchString(name) {
+	if !nameForm.MatchString(name) || contentForm.MatchString(name) {
 		return Device{}, false
 	}
 	to, err := os.Readlink(filepath.Join(m.root, Dir, name))
@@ -97,12 +97,12 @@ func (m *tree) device(name string) (Device, bool) {
 	if d.SizeBytes = sectors * 512; d.SizeBytes <= 0 {
 		return d, false
 	}
-	d.Busy = m.busy(d.Kernel)
+	d.Busy = m.usage(d.Kernel)
 	return d, true
 }
 
 // busy returns how the host uses the disk or one of its partitions, in the form of Device.Busy.
-func (m *tree) busy(kernel string) string {
+func (m *tree) usage(kernel string) string {
 	if m.text("sys/class/block", kernel, "ro") == "1" {
 		return "read-only"
 	}
@@ -122,7 +122,7 @@ func (m *tree) busy(kernel string) string {
 		if i > 0 {
 			dir = append(dir, name)
 		}
-		if at := m.mounted(name, m.text(append(dir, "dev")...)); at != "" {
+		if at := m.mountPoint(name, m.text(append(dir, "dev")...)); at != "" {
 			return "mounted at " + at
 		}
 		for _, line := range m.swaps {
@@ -139,7 +139,7 @@ func (m *tree) busy(kernel string) string {
 
 // mounted returns the mount point of a file system on the device. It compares the device number, and the name for file
 // systems with device numbers of their own.
-func (m *tree) mounted(name, number string) string {
+func (m *tree) mountPoint(name, number string) string {
 	for _, line := range m.mounts {
 		first, second, _ := strings.Cut(line, " - ")
 		before, after := strings.Fields(first), strings.Fields(second)

@@ -90,18 +90,18 @@ func TestHostDisksAreListedWithUsage(t *testing.T) {
 		{Name: "ata-ROOT_2", Kernel: "sdb", SizeBytes: 1 << 20, Busy: "mounted at /"},
 		{Name: "ata-SWAP_4", Kernel: "sdd", SizeBytes: 1 << 20, Busy: "swapped to"},
 	}
-	if got := All(root); !reflect.DeepEqual(got, want) {
+	if got := List(root); !reflect.DeepEqual(got, want) {
 		t.Errorf("the disks are\n%+v, want\n%+v", got, want)
 	}
-	if d, ok := Look(root, "wwn-0x5000"); !ok || d.Kernel != "sda" {
+	if d, ok := Find(root, "wwn-0x5000"); !ok || d.Kernel != "sda" {
 		t.Errorf("by its other name: %+v, %t", d, ok)
 	}
 	for _, name := range []string{"", "none", "../../../etc/passwd", "ata-ROOT_2-part1", "dm-name-vg-root", "a;id", "-rf", "ata-DVD_5", "ata-EMPTY_6"} {
-		if d, ok := Look(root, name); ok {
+		if d, ok := Find(root, name); ok {
 			t.Errorf("%q is %+v", name, d)
 		}
 	}
-	if _, err := Claimed(filepath.Join(root, "proc/swaps")); err == nil {
+	if _, err := InUse(filepath.Join(root, "proc/swaps")); err == nil {
 		t.Error("a file is a block device")
 	}
 }

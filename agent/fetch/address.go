@@ -20,7 +20,7 @@ const (
 
 // blockedNetworks are networks that downloads must not use, in addition to the networks that netip classifies.
 // classifies.
-var blockedNetworks = prefixes(
+var blockedNetworks = parsePrefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", // this network, carriers' NAT, protocols, benchmarks, reserved
 	"::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "fec0::/10", // IPv4-compatible and -translated, local NAT64, discard, Teredo, site-local
 	"168.63.129.16/32", // Azure's platform services, at a public address
@@ -32,7 +32,7 @@ var (
 	sixTo4 = netip.MustParsePrefix("2002::/16")
 )
 
-func prefixes(all ...string) (out []netip.Prefix) {
+func parsePrefixes(all ...string) (out []netip.Prefix) {
 	for _, p := range all {
 		out = append(out, netip.MustParsePrefix(p))
 	}
@@ -59,9 +59,9 @@ func notPublic(a netip.Addr) bool {
 }
 
 // refuse returns the reason why downloads from the address are refused; nil: they are allowed.
-func (c *Client) refuse(given netip.Addr) error {
+func (c *Client) checkAddress(given netip.Addr) error {
 	a := plainAddress(given)
-	if slices.ContainsFunc(c.settings.From, func(p netip.Prefix) bool { return p.Contains(a) }) {
+	if slices.ContainsFunc(c.settings.AllowedNetworks, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return nil
 	}
 	const advice = "The agent's setting fetchFrom on the host must allow downloads from that address."
@@ -83,12 +83,12 @@ func (c *Client) refuse(given netip.Addr) error {
 }
 
 // control checks the address when the dialer connects, so no name, redirect or DNS change can bypass it.
-func (c *Client) control(_ context.Context, _, address string, _ syscall.RawConn) error {
+func (c *Client) checkDial(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("read the address %q: %w", address, err)
 	}
-	return c.refuse(to.Addr())
+	return c.checkAddress(to.Addr())
 }
 
 // dial connects to a name, trying its addresses one after the other.
@@ -103,7 +103,7 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	dialer := net.Dialer{Timeout: dialLimit, ControlContext: c.control}
+	dialer := net.Dialer{Timeout: dialLimit, ControlContext: c.checkDial}
 	err = errors.New("the name has no address")
 	for i, a := range all[:min(len(all), maxLookups)] {
 		conn, failed := dialer.DialContext(ctx, network, net.JoinHostPort(a.String(), port))

@@ -46,14 +46,14 @@ func TestChecksumFileIsDownloaded(t *testing.T) {
 		}
 	})
 	c.stall = 2 * time.Second
-	get := func(o Order) error {
+	get := func(o Request) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		o.Room = 1 << 30
+		o.FreeBytes = 1 << 30
 		return c.Get(ctx, o, &bytes.Buffer{}, func(int64, int64, int64) {})
 	}
 	for _, at := range []string{"/SUMS", "/plain", "/to"} {
-		if err := get(Order{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + at}); err != nil {
+		if err := get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + at}); err != nil {
 			t.Errorf("%s: %v", at, err)
 		}
 	}
@@ -61,14 +61,14 @@ func TestChecksumFileIsDownloaded(t *testing.T) {
 	for at, says := range map[string]string{
 		"/long": "has more than", "/inside": "private or reserved", "/http": "redirects to an address that is not allowed", "/none": "404", "/silent": "sent nothing",
 	} {
-		wantErr(t, at, get(Order{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + at}), says)
+		wantErr(t, at, get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + at}), says)
 	}
-	wantErr(t, "another name", get(Order{URL: s.URL + "/third.qcow2", ChecksumURL: s.URL + "/SUMS"}), "no SHA-256 or SHA-512 of third.qcow2")
-	wantErr(t, "over http", get(Order{URL: s.URL + "/image.qcow2", ChecksumURL: "http://example.org/SUMS"}), "Plain http")
-	wantErr(t, "a checksum beside it", get(Order{URL: s.URL + "/image.qcow2", Checksum: digits, ChecksumURL: s.URL + "/SUMS"}), "is no checksum")
+	wantErr(t, "another name", get(Request{URL: s.URL + "/third.qcow2", ChecksumURL: s.URL + "/SUMS"}), "no SHA-256 or SHA-512 of third.qcow2")
+	wantErr(t, "over http", get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: "http://example.org/SUMS"}), "Plain http")
+	wantErr(t, "a checksum beside it", get(Request{URL: s.URL + "/image.qcow2", Checksum: digits, ChecksumURL: s.URL + "/SUMS"}), "is no checksum")
 	if asked.Load() != before {
 		t.Error("the image was requested without its checksum")
 	}
-	wantErr(t, "other bytes", get(Order{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + "/wrong"}), "nothing of it was kept")
-	wantErr(t, "http without TLS for its checksum", get(Order{URL: "http://127.0.0.1:1/image.qcow2", ChecksumURL: s.URL + "/SUMS"}), "cannot reach")
+	wantErr(t, "other bytes", get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + "/wrong"}), "nothing of it was kept")
+	wantErr(t, "http without TLS for its checksum", get(Request{URL: "http://127.0.0.1:1/image.qcow2", ChecksumURL: s.URL + "/SUMS"}), "cannot reach")
 }

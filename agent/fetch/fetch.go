@@ -26,19 +26,19 @@ import (
 )
 
 // DefaultMost is the default limit of a download's size in bytes.
-const DefaultMost = 64 << 30
+const DefaultMaxBytes = 64 << 30
 
 const (
 	maxRedirects   = 5
 	maxHeaderBytes = 64 << 10
-	usualStall     = time.Minute
+	defaultStall     = time.Minute
 	partBytes      = 1 << 20
 )
 
 // Settings are the administrator's rules for downloads.
 type Settings struct {
-	From []netip.Prefix // private, reserved or own addresses that downloads may use
-	Most int64          // limit of one download in bytes; 0: DefaultMost
+	AllowedNetworks []netip.Prefix // private, reserved or own addresses that downloads may use
+	MaxBytes int64          // limit of one download in bytes; 0: DefaultMost
 
 	Roots *x509.CertPool // trusted CAs of servers; nil: the system's
 }
@@ -53,19 +53,19 @@ type Client struct {
 
 // New returns a client.
 func New(s Settings) *Client {
-	if s.Most <= 0 {
-		s.Most = DefaultMost
+	if s.MaxBytes <= 0 {
+		s.MaxBytes = DefaultMaxBytes
 	}
-	return &Client{settings: s, stall: usualStall, own: net.InterfaceAddrs, lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
+	return &Client{settings: s, stall: defaultStall, own: net.InterfaceAddrs, lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	}}
 }
 
 // Order is one download.
-type Order struct {
+type Request struct {
 	URL      string
 	Checksum string // "sha256:…", "sha512:…", or empty
-	Room     int64  // free space for the file in bytes
+	FreeBytes     int64  // free space for the file in bytes
 
 	// address of a file with the checksums of files by name, for the last element of URL's path; then Checksum is empty
 	ChecksumURL string
@@ -73,7 +73,7 @@ type Order struct {
 
 // Get downloads a file into w. report periodically receives the bytes done, the total (0: unknown) and the rate in
 // bytes per second. After an error the caller must remove what Get has written.
-func (c *Client) Get(ctx context.Context, o Order, w io.Writer, report func(done, total, rate int64)) error {
+func (c *Client) Get(ctx context.Context, o Request, w io.Writer, report func(done, total, rate int64)) error {
 	algorithm, digest, ok := fleet.ParseChecksum(o.Checksum)
 	if !ok || digest != "" && o.ChecksumURL != "" {
 		return fleet.Errorf(fleet.Invalid, "%q is not a checksum: give the hexadecimal digits of a SHA-256 or SHA-512.", o.Checksum)
@@ -88,7 +88,7 @@ func (c *Client) Get(ctx context.Context, o Order, w io.Writer, report func(done
 		}
 	}
 	return c.withSilenceLimit(ctx, at, func(ctx context.Context, watch *time.Timer) error {
-		return c.download(ctx, at, algorithm, digest, o.Room, w, watch, report)
+		return c.download(ctx, at, algorithm, digest, o.FreeBytes, w, watch, report)
 	})
 }
 
@@ -121,7 +121,7 @@ func (c *Client) checksum(ctx context.Context, address, name string) (algorithm,
 		}
 		defer response.Body.Close()
 		if text, err = io.ReadAll(io.LimitReader(response.Body, fleet.MaxChecksumFile+1)); err != nil {
-			return cutOff{err, int64(len(text)), response.ContentLength}
+			return truncatedError{err, int64(len(text)), response.ContentLength}
 		}
 		if len(text) > fleet.MaxChecksumFile {
 			return fleet.Errorf(fleet.Conflict, "The file of checksums at %s has more than %s, so it is not a file of checksums. Check its address.", at.Host, fleet.Bytes(fleet.MaxChecksumFile))
@@ -150,9 +150,9 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 	case total < 0 && len(response.TransferEncoding) == 0 && digest == "":
 		return fleet.Errorf(fleet.Conflict, "The server %s does not say how much it sends, so a truncated download could not be detected. Give the file's checksum.", at.Host)
 	}
-	most := min(c.settings.Most, room)
+	most := min(c.settings.MaxBytes, room)
 	if total > most {
-		return c.tooLarge(fleet.Bytes(total), most)
+		return c.tooLargeError(fleet.Bytes(total), most)
 	}
 	sum := digestOf(algorithm)
 	meter := newMeter(max(total, 0), report)
@@ -162,7 +162,7 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 		if n > 0 {
 			watch.Stop() // the limit must not count the time of slow storage
 			if meter.done += int64(n); meter.done > most {
-				return c.tooLarge("more than "+fleet.Bytes(most), most)
+				return c.tooLargeError("more than "+fleet.Bytes(most), most)
 			}
 			if _, err := w.Write(part[:n]); err != nil {
 				return fmt.Errorf("write the download: %w", err)
@@ -171,13 +171,13 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 				sum.Write(part[:n])
 			}
 			watch.Reset(c.stall)
-			meter.say()
+			meter.update()
 		}
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return cutOff{err, meter.done, total}
+			return truncatedError{err, meter.done, total}
 		}
 	}
 	if got := sumText(sum); got != digest {
@@ -186,16 +186,16 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 	return nil
 }
 
-func (c *Client) tooLarge(has string, most int64) error {
-	if most < c.settings.Most {
-		return NoRoom("download", has, most)
+func (c *Client) tooLargeError(has string, most int64) error {
+	if most < c.settings.MaxBytes {
+		return NoRoomError("download", has, most)
 	}
 	return fleet.Errorf(fleet.Conflict, "The download has %s, but this host downloads %s at most. The agent's setting fetchMost changes that.", has, fleet.Bytes(most))
 }
 
 // NoRoom returns the error for a file that is larger than the pool's free space. what and has are the file's kind and
 // size.
-func NoRoom(what, has string, room int64) error {
+func NoRoomError(what, has string, room int64) error {
 	return fleet.Errorf(fleet.Conflict, "The %s has %s, but the pool has room for %s on this host. Make room, or choose another pool.", what, has, fleet.Bytes(max(room, 0)))
 }
 
@@ -240,7 +240,7 @@ func (c *Client) open(ctx context.Context, at *url.URL, checked bool) (*http.Res
 		switch {
 		case slices.Contains([]int{301, 302, 303, 307, 308}, response.StatusCode):
 			response.Body.Close()
-			if at, err = redirected(at, response.Header.Get("Location"), checked); err != nil {
+			if at, err = redirectTarget(at, response.Header.Get("Location"), checked); err != nil {
 				return nil, err
 			}
 			continue
@@ -258,7 +258,7 @@ func (c *Client) open(ctx context.Context, at *url.URL, checked bool) (*http.Res
 }
 
 // redirected returns a redirect's target, or an error if it must not be followed, as from https to http.
-func redirected(from *url.URL, location string, checked bool) (*url.URL, error) {
+func redirectTarget(from *url.URL, location string, checked bool) (*url.URL, error) {
 	to, err := from.Parse(location)
 	if err == nil && location != "" {
 		to.Fragment, to.RawFragment = "", ""
@@ -274,17 +274,17 @@ func redirected(from *url.URL, location string, checked bool) (*url.URL, error) 
 }
 
 // cutOff is the error of a download that ended early. done and total are in bytes; total 0: unknown.
-type cutOff struct {
+type truncatedError struct {
 	error
 	done, total int64
 }
 
-func (c cutOff) Unwrap() error { return c.error }
+func (c truncatedError) Unwrap() error { return c.error }
 
 // asSentence returns the error as a sentence. The agent does not retry a download, because the user may know another
 // URL.
 func asSentence(ctx context.Context, at *url.URL, err error) error {
-	cut, isCut := errors.AsType[cutOff](err)
+	cut, isCut := errors.AsType[truncatedError](err)
 	dns, isDNS := errors.AsType[*net.DNSError](err)
 	_, isDial := errors.AsType[*net.OpError](err)
 	_, isCert := errors.AsType[*tls.CertificateVerificationError](err)

@@ -40,7 +40,7 @@ func server(t *testing.T, answer http.HandlerFunc) (*httptest.Server, *Client) {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	c := New(Settings{From: loopback})
+	c := New(Settings{AllowedNetworks: loopback})
 	c.settings.Roots = x509.NewCertPool()
 	c.settings.Roots.AddCert(s.Certificate())
 	return s, c
@@ -51,7 +51,7 @@ func (c *Client) get(t *testing.T, url, checksum string) ([]byte, error) {
 	var out bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	err := c.Get(ctx, Order{URL: url, Checksum: checksum, Room: 1 << 30}, &out, func(int64, int64, int64) {})
+	err := c.Get(ctx, Request{URL: url, Checksum: checksum, FreeBytes: 1 << 30}, &out, func(int64, int64, int64) {})
 	return out.Bytes(), err
 }
 
@@ -93,7 +93,7 @@ func TestDownloadWritesVerifiedFile(t *testing.T) {
 	_, err := c.get(t, s.URL+"/file", other)
 	wantErr(t, "a wrong checksum", err, strings.TrimPrefix(other, "sha256:"))
 	wantErr(t, "a wrong checksum", err, strings.TrimPrefix(sumOf(file), "sha256:"))
-	stranger := New(Settings{From: loopback})
+	stranger := New(Settings{AllowedNetworks: loopback})
 	_, err = stranger.get(t, s.URL+"/file", "")
 	wantErr(t, "a certificate that nobody knows", err, "does not prove its identity")
 }
@@ -106,12 +106,12 @@ func TestForbiddenAddressesAreRefused(t *testing.T) {
 		"255.255.255.255", "240.0.0.1", "198.18.0.1", "192.0.0.8", "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd12::1", "ff02::1", "fec0::1",
 		"::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "::ffff:0:127.0.0.1", "168.63.129.16", "64:ff9b::a83f:8110", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2002:7f00:1::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2",
 	} {
-		if err := c.refuse(netip.MustParseAddr(a)); fleet.CodeOf(err) != fleet.Conflict {
+		if err := c.checkAddress(netip.MustParseAddr(a)); fleet.CodeOf(err) != fleet.Conflict {
 			t.Errorf("%s: %v", a, err)
 		}
 	}
 	for _, a := range []string{"1.1.1.1", "172.32.0.1", "100.128.0.1", "168.63.129.17", "2606:4700::1111", "64:ff9b::101:101", "::ffff:1.1.1.1"} {
-		if err := c.refuse(netip.MustParseAddr(a)); err != nil {
+		if err := c.checkAddress(netip.MustParseAddr(a)); err != nil {
 			t.Errorf("%s: %v", a, err)
 		}
 	}
@@ -119,12 +119,12 @@ func TestForbiddenAddressesAreRefused(t *testing.T) {
 		return []net.Addr{&net.IPNet{IP: net.ParseIP("203.0.113.9"), Mask: net.CIDRMask(24, 32)}}, nil
 	}
 	for spelt, own := range map[string]bool{"203.0.113.9": true, "64:ff9b::cb00:7109": true, "203.0.113.8": false} {
-		if err := c.refuse(netip.MustParseAddr(spelt)); (err != nil) != own {
+		if err := c.checkAddress(netip.MustParseAddr(spelt)); (err != nil) != own {
 			t.Errorf("%s: %v, is the host's own: %v", spelt, err, own)
 		}
 	}
-	open := New(Settings{From: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
-	if open.refuse(netip.MustParseAddr("::ffff:10.1.2.3")) != nil || open.refuse(netip.MustParseAddr("192.168.0.1")) == nil {
+	open := New(Settings{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	if open.checkAddress(netip.MustParseAddr("::ffff:10.1.2.3")) != nil || open.checkAddress(netip.MustParseAddr("192.168.0.1")) == nil {
 		t.Error("the setting opens another network than its own")
 	}
 }
@@ -147,7 +147,7 @@ func TestRedirectsAndDNSCannotBypassAddressRules(t *testing.T) {
 	outer.Listener = listener
 	outer.StartTLS()
 	t.Cleanup(outer.Close)
-	c := New(Settings{From: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
+	c := New(Settings{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
 	c.settings.Roots = x509.NewCertPool()
 	c.settings.Roots.AddCert(outer.Certificate())
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
@@ -277,8 +277,8 @@ func TestInvalidServerAnswersFailDownload(t *testing.T) {
 		"no length and no checksum":       {raw("HTTP/1.1 200 OK\r\n\r\n"+body, nil), "does not say how much", nil, ""},
 		"nothing":                         {raw("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", nil), "the file is empty", nil, ""},
 		"announces too much for the pool": {raw("HTTP/1.1 200 OK\r\nContent-Length: 9999999999999\r\n\r\n"+body, nil), "room for 1 GiB", nil, ""},
-		"announces more than the limit":   {raw("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"+body, nil), "downloads 1 KiB at most", func(c *Client) { c.settings.Most = 1 << 10 }, ""},
-		"endless":                         {endless("HTTP/1.1 200 OK\r\n\r\n"), "more than 8 MiB", func(c *Client) { c.settings.Most = 8 << 20 }, sumOf(file)},
+		"announces more than the limit":   {raw("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"+body, nil), "downloads 1 KiB at most", func(c *Client) { c.settings.MaxBytes = 1 << 10 }, ""},
+		"endless":                         {endless("HTTP/1.1 200 OK\r\n\r\n"), "more than 8 MiB", func(c *Client) { c.settings.MaxBytes = 8 << 20 }, sumOf(file)},
 		"endless header":                  {endless("HTTP/1.1 200 OK\r\nX: "), "", nil, ""},
 		"stops sending":                   {silent("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + body), "sent nothing for", func(c *Client) { c.stall = 200 * time.Millisecond }, ""},
 		"never answers":                   {silent(""), "sent nothing for", func(c *Client) { c.stall = 200 * time.Millisecond }, ""},
@@ -341,7 +341,7 @@ func TestDownloadedContentIsInspected(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, path, f.Fetched(false), says)
+		wantErr(t, path, f.CheckDownloaded(false), says)
 	}
 }
 
@@ -360,14 +360,14 @@ func TestDownloadIsCancelled(t *testing.T) {
 		<-begun
 		cancel()
 	}()
-	if err := c.Get(ctx, Order{URL: s.URL, Room: 1 << 30}, io.Discard, func(int64, int64, int64) {}); err == nil || fleet.CodeOf(err) != "" {
+	if err := c.Get(ctx, Request{URL: s.URL, FreeBytes: 1 << 30}, io.Discard, func(int64, int64, int64) {}); err == nil || fleet.CodeOf(err) != "" {
 		t.Errorf("the stopped download ended %v", err)
 	}
 }
 
 func TestUnreachableServerFailsDownload(t *testing.T) {
 	t.Parallel()
-	c := New(Settings{From: loopback})
+	c := New(Settings{AllowedNetworks: loopback})
 	c.lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
 		if host == "gone.example" {
 			return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}

@@ -6,19 +6,19 @@ import "time"
 type meter struct {
 	done, total int64
 	report      func(done, total, rate int64)
-	begun, said time.Time
+	begun, reportedAt time.Time
 }
 
 func newMeter(total int64, report func(done, total, rate int64)) *meter {
 	return &meter{total: total, report: report, begun: time.Now()}
 }
 
-func (m *meter) say() {
+func (m *meter) update() {
 	now := time.Now()
-	if now.Sub(m.said) < 500*time.Millisecond {
+	if now.Sub(m.reportedAt) < 500*time.Millisecond {
 		return
 	}
-	m.said = now
+	m.reportedAt = now
 	rate := int64(0)
 	if took := now.Sub(m.begun).Seconds(); took > 0.1 {
 		rate = int64(float64(m.done) / took)

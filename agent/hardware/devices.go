@@ -27,7 +27,7 @@ func (t tree) devices() (out []fleet.HostDevice) {
 		maker = cmp.Or(maker, "PCI "+strings.TrimPrefix(t.text(pci, address, "vendor"), "0x"))
 		product = cmp.Or(product, strings.TrimPrefix(t.text(pci, address, "device"), "0x"))
 		out = append(out, fleet.HostDevice{
-			Device: "pci/" + address, Name: clip(maker + " " + product), Class: class, Driver: t.link(pci, address, "driver"), IOMMU: t.link(pci, address, "iommu_group"),
+			Device: "pci/" + address, Name: shorten(maker + " " + product), Class: class, Driver: t.link(pci, address, "driver"), IOMMU: t.link(pci, address, "iommu_group"),
 		})
 	}
 	for _, at := range t.list(usb) {
@@ -37,22 +37,22 @@ func (t tree) devices() (out []fleet.HostDevice) {
 			slices.ContainsFunc(out, func(d fleet.HostDevice) bool { return d.Device == name }) {
 			continue
 		}
-		out = append(out, fleet.HostDevice{Device: name, Name: clip(t.usbName(at))})
+		out = append(out, fleet.HostDevice{Device: name, Name: shorten(t.usbName(at))})
 	}
 	out = slices.Concat(out, t.mdevTypes(), t.usbPorts())
 	out = out[:min(len(out), fleet.MaxReportedDevices)]
-	for _, d := range blockdev.All(string(t)) {
+	for _, d := range blockdev.List(string(t)) {
 		if len(out) == fleet.MaxReportedDevices {
 			break
 		}
 		name := strings.TrimSuffix(d.Kernel+" · "+t.text("sys/class/block", d.Kernel, "device/model"), " · ")
-		out = append(out, fleet.HostDevice{Device: fleet.PhysicalDevice + d.Name, Name: clip(name), SizeBytes: d.SizeBytes, Busy: clip(d.Busy)})
+		out = append(out, fleet.HostDevice{Device: fleet.PhysicalDevice + d.Name, Name: shorten(name), SizeBytes: d.SizeBytes, HostUse: shorten(d.Busy)})
 	}
 	return out
 }
 
 // clip limits the length of a name that a device reports.
-func clip(name string) string {
+func shorten(name string) string {
 	name = strings.ToValidUTF8(name, "?")
 	if r := []rune(name); len(r) > 120 {
 		return string(r[:120])

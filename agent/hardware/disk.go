@@ -18,13 +18,13 @@ func (t tree) disks() (out []fleet.HostDisk) {
 		return nil
 	}
 	for _, d := range info.Disks {
-		if d.SizeBytes == 0 || noise(d.Name) {
+		if d.SizeBytes == 0 || isIgnoredDisk(d.Name) {
 			continue
 		}
 		out = append(out, fleet.HostDisk{
 			Name: d.Name, Kind: diskKind(d),
-			Model:     cmp.Or(known(d.Model), t.text("sys/block", d.Name, "device/model")), // ghw asks udev, which may be absent
-			Serial:    cmp.Or(known(d.SerialNumber), t.text("sys/block", d.Name, "device/serial")),
+			Model:     cmp.Or(emptyIfUnknown(d.Model), t.text("sys/block", d.Name, "device/model")), // ghw asks udev, which may be absent
+			Serial:    cmp.Or(emptyIfUnknown(d.SerialNumber), t.text("sys/block", d.Name, "device/serial")),
 			SizeBytes: int64(d.SizeBytes), Removable: d.IsRemovable,
 		})
 	}
@@ -32,7 +32,7 @@ func (t tree) disks() (out []fleet.HostDisk) {
 	return out
 }
 
-func noise(name string) bool {
+func isIgnoredDisk(name string) bool {
 	for _, p := range []string{"loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "drbd", "rbd"} {
 		if strings.HasPrefix(name, p) {
 			return true
@@ -56,7 +56,7 @@ func diskKind(d *ghw.Disk) string {
 }
 
 // known returns "" for ghw's placeholder of unknown values.
-func known(s string) string {
+func emptyIfUnknown(s string) string {
 	if s == "unknown" {
 		return ""
 	}

@@ -55,10 +55,10 @@ func (t tree) pciNames() func(string) (vendor, product string) {
 		for _, d := range info.Devices {
 			var n [2]string
 			if d.Vendor != nil {
-				n[0] = known(d.Vendor.Name)
+				n[0] = emptyIfUnknown(d.Vendor.Name)
 			}
 			if d.Product != nil {
-				n[1] = known(d.Product.Name)
+				n[1] = emptyIfUnknown(d.Product.Name)
 			}
 			found[d.Address] = n
 		}

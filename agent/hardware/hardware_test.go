@@ -251,10 +251,10 @@ func TestInventoryOfThisMachine(t *testing.T) {
 
 func TestCPURangesAreParsed(t *testing.T) {
 	t.Parallel()
-	if got := ranges("0-2,8,10-11"); !slices.Equal(got, []int{0, 1, 2, 8, 10, 11}) {
+	if got := parseRanges("0-2,8,10-11"); !slices.Equal(got, []int{0, 1, 2, 8, 10, 11}) {
 		t.Errorf("got %v", got)
 	}
-	if got := ranges(""); len(got) != 0 {
+	if got := parseRanges(""); len(got) != 0 {
 		t.Errorf("an empty list is %v", got)
 	}
 }

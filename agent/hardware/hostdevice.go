@@ -95,7 +95,7 @@ func (t tree) usbPorts() (out []fleet.HostDevice) {
 		if !ports[port] || t.text(usbDevices, port, "bDeviceClass") == "09" {
 			continue
 		}
-		out = append(out, fleet.HostDevice{Device: "usb-port/" + port, Name: clip(t.usbName(port)), Empty: t.usbName(port) == ""})
+		out = append(out, fleet.HostDevice{Device: "usb-port/" + port, Name: shorten(t.usbName(port)), Empty: t.usbName(port) == ""})
 	}
 	return out
 }
@@ -127,7 +127,7 @@ func (t tree) mdevTypes() (out []fleet.HostDevice) {
 			i := slices.IndexFunc(out, func(d fleet.HostDevice) bool { return d.Device == "mdev/"+kind })
 			if i < 0 {
 				i = len(out)
-				out = append(out, fleet.HostDevice{Device: "mdev/" + kind, Name: clip(cmp.Or(of("name"), kind)), Max: made[kind]})
+				out = append(out, fleet.HostDevice{Device: "mdev/" + kind, Name: shorten(cmp.Or(of("name"), kind)), Max: made[kind]})
 			}
 			out[i].Free, out[i].Max, out[i].Parents = out[i].Free+free, out[i].Max+free, append(out[i].Parents, parent)
 		}
@@ -145,7 +145,7 @@ func MdevID(vm, kind string) string {
 
 // MakeMdev creates the VM's mediated device of that type, on the first device of the machine that can create one. It
 // does nothing if the mediated device exists.
-func (d Devices) MakeMdev(vm, kind string) error {
+func (d Devices) CreateMdev(vm, kind string) error {
 	if !mdevTypeForm.MatchString(kind) {
 		return fmt.Errorf("%q is no type of mediated devices", kind)
 	}
@@ -158,7 +158,7 @@ func (d Devices) MakeMdev(vm, kind string) error {
 		if t.number(mdevParents, parent, "mdev_supported_types", kind, "available_instances") < 1 {
 			continue
 		}
-		err := put(t.path(mdevParents, parent, "mdev_supported_types", kind, "create"), id)
+		err := writeKernelFile(t.path(mdevParents, parent, "mdev_supported_types", kind, "create"), id)
 		if err == nil || t.exists(mdevs, id) {
 			return nil
 		}
@@ -168,7 +168,7 @@ func (d Devices) MakeMdev(vm, kind string) error {
 }
 
 // KeepMdevs removes the VM's mediated devices except those of the given types.
-func (d Devices) KeepMdevs(vm string, kinds ...string) error {
+func (d Devices) RemoveMdevsExcept(vm string, kinds ...string) error {
 	t := d.tree()
 	var failed []error
 	for _, id := range t.list(mdevs) {
@@ -176,7 +176,7 @@ func (d Devices) KeepMdevs(vm string, kinds ...string) error {
 		if id != MdevID(vm, kind) || slices.Contains(kinds, kind) {
 			continue
 		}
-		if err := put(t.path(mdevs, id, "remove"), "1"); err != nil && !errors.Is(err, fs.ErrNotExist) && t.exists(mdevs, id) {
+		if err := writeKernelFile(t.path(mdevs, id, "remove"), "1"); err != nil && !errors.Is(err, fs.ErrNotExist) && t.exists(mdevs, id) {
 			failed = append(failed, fmt.Errorf("remove the mediated device %s: %w", id, err))
 		}
 	}
@@ -184,7 +184,7 @@ func (d Devices) KeepMdevs(vm string, kinds ...string) error {
 }
 
 // put writes a value to an existing kernel file. It never creates a file.
-func put(path, word string) error {
+func writeKernelFile(path, word string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err

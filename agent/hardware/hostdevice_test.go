@@ -53,23 +53,23 @@ func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 		}
 		return filepath.Join(dir, "remove")
 	}
-	if err := d.MakeMdev(vm, "nvidia-1147"); err == nil || errors.Is(err, ErrNoneFree) {
+	if err := d.CreateMdev(vm, "nvidia-1147"); err == nil || errors.Is(err, ErrNoneFree) {
 		t.Errorf("a kernel that accepts no request: %v", err)
 	}
 	if _, err := os.Stat(kind("0000:41:00.0", "nvidia-1147", "create")); err == nil {
 		t.Error("a file was made in place of the kernel's")
 	}
 	write(t, kind("0000:42:00.0", "nvidia-1147", "create"), "")
-	if err := d.MakeMdev(vm, "nvidia-1147"); err != nil || asked(kind("0000:42:00.0", "nvidia-1147", "create")) != MdevID(vm, "nvidia-1147") {
+	if err := d.CreateMdev(vm, "nvidia-1147"); err != nil || asked(kind("0000:42:00.0", "nvidia-1147", "create")) != MdevID(vm, "nvidia-1147") {
 		t.Errorf("the second parent was asked for %q, %v", asked(kind("0000:42:00.0", "nvidia-1147", "create")), err)
 	}
 	for _, name := range []string{"nvidia-1148", "nvidia-9"} { // no capacity, unknown
-		if err := d.MakeMdev(vm, name); !errors.Is(err, ErrNoneFree) {
+		if err := d.CreateMdev(vm, name); !errors.Is(err, ErrNoneFree) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, name := range []string{"", "..", "../nvidia-1147", "nvidia-1147/..", "it is none"} {
-		if err := d.MakeMdev(vm, name); err == nil || errors.Is(err, ErrNoneFree) {
+		if err := d.CreateMdev(vm, name); err == nil || errors.Is(err, ErrNoneFree) {
 			t.Errorf("%q is a type: %v", name, err)
 		}
 	}
@@ -78,13 +78,13 @@ func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 	if err := os.Remove(kind("0000:42:00.0", "nvidia-1147", "create")); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.MakeMdev(strings.ToUpper(vm), "nvidia-1147"); err != nil {
+	if err := d.CreateMdev(strings.ToUpper(vm), "nvidia-1147"); err != nil {
 		t.Errorf("an existing device is created again: %v", err)
 	}
-	if err := d.KeepMdevs(vm, "nvidia-1147"); err != nil || asked(first) != "" || asked(second) != "1" || asked(theirs) != "" {
+	if err := d.RemoveMdevsExcept(vm, "nvidia-1147"); err != nil || asked(first) != "" || asked(second) != "1" || asked(theirs) != "" {
 		t.Errorf("removed were %q, %q and %q, %v", asked(first), asked(second), asked(theirs), err)
 	}
-	if err := d.KeepMdevs(vm); err != nil || asked(first) != "1" || asked(theirs) != "" {
+	if err := d.RemoveMdevsExcept(vm); err != nil || asked(first) != "1" || asked(theirs) != "" {
 		t.Errorf("with the VM gone %q, %q and %q, %v", asked(first), asked(second), asked(theirs), err)
 	}
 	if err := os.Remove(second); err != nil {
@@ -93,7 +93,7 @@ func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 	if err := os.Mkdir(second, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.KeepMdevs(vm); err == nil || !strings.Contains(err.Error(), MdevID(vm, "nvidia-1148")) {
+	if err := d.RemoveMdevsExcept(vm); err == nil || !strings.Contains(err.Error(), MdevID(vm, "nvidia-1148")) {
 		t.Errorf("a device that cannot be removed: %v", err)
 	}
 }

@@ -19,7 +19,7 @@ func (t tree) nics() (out []fleet.HostNIC) {
 		nic := fleet.HostNIC{
 			Name: name, Kind: kind, MAC: t.text(dir, name, "address"), Driver: t.link(dir, name, "device/driver"),
 			Up: t.text(dir, name, "operstate") == "up", MTU: int(t.number(dir, name, "mtu")), Addresses: t.addresses(name),
-			Master: t.link(dir, name, "master"), Over: t.over(name, kind), SpeedMbps: max(0, int(t.number(dir, name, "speed"))),
+			Master: t.link(dir, name, "master"), Over: t.lowerDevice(name, kind), SpeedMbps: max(0, int(t.number(dir, name, "speed"))),
 			VFs: int(t.number(dir, name, "device/sriov_numvfs")), VFsTotal: int(t.number(dir, name, "device/sriov_totalvfs")),
 		}
 		if kind != "physical" {
@@ -38,7 +38,7 @@ func (t tree) nics() (out []fleet.HostNIC) {
 func NICs() []fleet.HostNIC { return tree("/").nics() }
 
 // over returns the device that a VLAN device uses; empty for other devices.
-func (t tree) over(name, kind string) string {
+func (t tree) lowerDevice(name, kind string) string {
 	if kind != "vlan" {
 		return ""
 	}

@@ -108,7 +108,7 @@ func (t tree) numa() (out []fleet.NUMANode) {
 		if !strings.HasPrefix(name, "node") || err != nil {
 			continue
 		}
-		node := fleet.NUMANode{ID: id, Threads: ranges(t.text(dir, name, "cpulist"))}
+		node := fleet.NUMANode{ID: id, Threads: parseRanges(t.text(dir, name, "cpulist"))}
 		for line := range strings.Lines(t.text(dir, name, "meminfo")) {
 			f := strings.Fields(line) // Node 0 MemTotal: 16384 kB
 			if len(f) >= 4 && f[2] == "MemTotal:" {
@@ -122,7 +122,7 @@ func (t tree) numa() (out []fleet.NUMANode) {
 }
 
 // ranges parses the kernel's list format: "0-3,8".
-func ranges(s string) []int {
+func parseRanges(s string) []int {
 	out := []int{}
 	for part := range strings.SplitSeq(s, ",") {
 		from, to, isRange := strings.Cut(part, "-")

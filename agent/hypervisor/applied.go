@@ -56,7 +56,7 @@ func NewApplied(in Apply, domain, was string, old map[fleet.PoolID]AppliedPool) 
 
 func appliedPool(p fleet.Pool) AppliedPool {
 	out := AppliedPool{Name: p.Name, Path: p.Spec.Path}
-	if !p.Spec.Kind.Is().Files {
+	if !p.Spec.Kind.Info().FilePool {
 		out.Spec = &p.Spec
 	}
 	return out
@@ -65,7 +65,7 @@ func appliedPool(p fleet.Pool) AppliedPool {
 // Assumed returns a substitute for the last applied spec, for a definition without one or a restored portal without a
 // record of it. The substitute is the job's spec without the disks that fresh reports as not created yet. So ApplyVM
 // overwrites no edit made on the host; such an edit shows as drift.
-func Assumed(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied {
+func AssumeApplied(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied {
 	out := NewApplied(in, domain, was, nil)
 	out.Spec.Disks = slices.DeleteFunc(slices.Clone(out.Spec.Disks), fresh)
 	return out
@@ -82,7 +82,7 @@ type Edit struct {
 	SetDisks       []Set[fleet.Disk] // changes of disks that the definition has
 	SetNICs        []Set[fleet.NIC]
 	lists          fleet.VMSpec // values of fields that are merged lists
-	Strays         bool         // remove devices that Quantix created and the spec does not name
+	RemoveStrays         bool         // remove devices that Quantix created and the spec does not name
 }
 
 // Set is a device of the definition, and the fields to set to the values of Device.
@@ -97,7 +97,7 @@ func (s Set[T]) Has(field string) bool {
 }
 
 // sets returns the changes to devices that the definition already has.
-func sets[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[T], reapply bool) []Set[T] {
+func planDeviceChanges[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[T], reapply bool) []Set[T] {
 	find := func(all []T, v T) (T, bool) {
 		i := slices.IndexFunc(all, func(o T) bool { return one(o, v) })
 		if i < 0 {
@@ -135,7 +135,7 @@ func (e Edit) Has(field string) bool {
 
 // Whole returns the edit with all fields and devices of the spec. It is for a retry of a job that already wrote the
 // definition, because it is unknown which changes the running guest has.
-func (e Edit) Whole(s fleet.VMSpec) Edit {
+func (e Edit) WithAllFields(s fleet.VMSpec) Edit {
 	e.Fields, e.SetDisks, e.SetNICs = nil, nil, nil
 	for i := range fleet.VMFields {
 		e.Fields = append(e.Fields, &fleet.VMFields[i])
@@ -150,7 +150,7 @@ func (e Edit) Whole(s fleet.VMSpec) Edit {
 }
 
 // Wanted returns the spec with merged lists, which have the users' changes and otherwise the definition's values.
-func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
+func (e Edit) MergeLists(s fleet.VMSpec) fleet.VMSpec {
 	for _, f := range e.Fields {
 		if f.Merge != nil {
 			f.Copy(&s, e.lists)
@@ -162,11 +162,11 @@ func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
 // Plan does a three-way comparison. A difference between was and want is a user's change, and Plan returns only such
 // changes. With reapply, Plan returns every difference between is and want.
 func Plan(was Applied, is Defined, want fleet.VM, reapply bool) Edit {
-	out := Edit{Name: was.Name != want.Name || reapply && was.renamed(is), Strays: reapply, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
+	out := Edit{Name: was.Name != want.Name || reapply && was.renamed(is), RemoveStrays: reapply, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
 	for i := range fleet.VMFields {
 		f := &fleet.VMFields[i]
-		here := is.Odd[f.Name] == "" && f.Like(&is.Spec, &want.Spec)
-		if here || !reapply && f.Like(&was.Spec, &want.Spec) {
+		here := is.Odd[f.Name] == "" && f.SameValue(&is.Spec, &want.Spec)
+		if here || !reapply && f.SameValue(&was.Spec, &want.Spec) {
 			continue
 		}
 		if out.Fields = append(out.Fields, f); f.Merge == nil {
@@ -201,8 +201,8 @@ func Plan(was Applied, is Defined, want fleet.VM, reapply bool) Edit {
 			out.DropNICs = append(out.DropNICs, n)
 		}
 	}
-	out.SetDisks = sets(was.Spec.Disks, is.Spec.Disks, want.Spec.Disks, func(a, b fleet.Disk) bool { return a.Ref() == b.Ref() }, fleet.DiskFields, reapply)
-	out.SetNICs = sets(was.Spec.NICs, is.Spec.NICs, want.Spec.NICs, func(a, b fleet.NIC) bool { return strings.EqualFold(a.MAC, b.MAC) }, fleet.NICFields, reapply)
+	out.SetDisks = planDeviceChanges(was.Spec.Disks, is.Spec.Disks, want.Spec.Disks, func(a, b fleet.Disk) bool { return a.Ref() == b.Ref() }, fleet.DiskFields, reapply)
+	out.SetNICs = planDeviceChanges(was.Spec.NICs, is.Spec.NICs, want.Spec.NICs, func(a, b fleet.NIC) bool { return strings.EqualFold(a.MAC, b.MAC) }, fleet.NICFields, reapply)
 	return out
 }
 
@@ -227,20 +227,20 @@ func (a Applied) Drift(is Defined) []fleet.Drift {
 		d := fleet.Drift{Field: "name", Applied: a.Domain, Actual: is.Domain}
 		var c fleet.Checks
 		if fleet.CheckName(&c, "name", is.Domain); c.Err() == nil {
-			d.Take = raw(is.Domain)
+			d.Take = mustMarshal(is.Domain)
 		}
 		out = append(out, d)
 	}
 	for _, f := range fleet.VMFields {
 		odd := is.Odd[f.Name]
-		if odd == "" && f.Like(&a.Spec, &is.Spec) {
+		if odd == "" && f.SameValue(&a.Spec, &is.Spec) {
 			continue
 		}
 		d := fleet.Drift{Field: f.Name, Applied: f.Words(a.Spec), Actual: f.Words(is.Spec)}
 		if odd != "" {
 			d.Actual = odd
 		} else {
-			d.Take = raw(f.Value(is.Spec))
+			d.Take = mustMarshal(f.Value(is.Spec))
 		}
 		out = append(out, d)
 	}
@@ -256,7 +256,7 @@ func hasDisk(s fleet.VMSpec, d fleet.Disk) bool {
 }
 
 // raw encodes a value of a spec as JSON. It panics on an error, which plain values cannot cause.
-func raw(v any) json.RawMessage {
+func mustMarshal(v any) json.RawMessage {
 	data, err := json.Marshal(v)
 	if err != nil {
 		panic(err)

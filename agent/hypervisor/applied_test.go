@@ -49,7 +49,7 @@ func TestPlanIsThreeWayComparison(t *testing.T) {
 		"detached by the user": {specOf(1, "a", "b"), specOf(1, "a", "b"), specOf(1, "b"), false, false, "b", "a"},
 	} {
 		e := hypervisor.Plan(hypervisor.Applied{Name: "web", Spec: c.was}, hypervisor.Defined{Spec: c.is}, vmOf(c.want), c.putBack)
-		if e.Has("cpus") != c.cpus || volumes(e.Disks) != c.disks || volumes(e.DropDisks) != c.drop || e.Name || e.Has("memoryMiB") || e.Strays != c.putBack {
+		if e.Has("cpus") != c.cpus || volumes(e.Disks) != c.disks || volumes(e.DropDisks) != c.drop || e.Name || e.Has("memoryMiB") || e.RemoveStrays != c.putBack {
 			t.Errorf("%s: the edit is %+v", name, e)
 		}
 	}
@@ -61,7 +61,7 @@ func TestMissingAppliedSpecOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	in := hypervisor.Apply{VM: vmOf(specOf(2, "a", "b", "new"))}
 	is := hypervisor.Defined{Domain: "web", Spec: specOf(4, "a")}
-	was := hypervisor.Assumed(in, "web", "", func(d fleet.Disk) bool { return d.Volume == "new" })
+	was := hypervisor.AssumeApplied(in, "web", "", func(d fleet.Disk) bool { return d.Volume == "new" })
 	e := hypervisor.Plan(was, is, in.VM, false)
 	if e.Has("cpus") || volumes(e.Disks) != "a new" {
 		t.Errorf("the edit is %+v", e)

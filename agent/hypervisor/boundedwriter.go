@@ -12,13 +12,13 @@ import (
 type BoundedWriter struct {
 	To    io.Writer
 	Max   int64 // announced size in bytes; a Write beyond it fails before the last message is sent
-	Taken int64 // bytes written so far, including withheld ones
+	Written int64 // bytes written so far, including withheld ones
 	last  []byte
 }
 
 // Write implements io.Writer.
 func (h *BoundedWriter) Write(p []byte) (int, error) {
-	if int64(len(p)) > h.Max-h.Taken {
+	if int64(len(p)) > h.Max-h.Written {
 		return 0, fleet.Errorf(fleet.Conflict, "The volume became larger while it was being sent. Try again when nobody writes to it.")
 	}
 	for n := 0; n < len(p); {
@@ -29,7 +29,7 @@ func (h *BoundedWriter) Write(p []byte) (int, error) {
 		}
 		k := min(len(p)-n, wire.MaxDownloadPiece-len(h.last))
 		h.last = append(h.last, p[n:n+k]...)
-		n, h.Taken = n+k, h.Taken+int64(k)
+		n, h.Written = n+k, h.Written+int64(k)
 	}
 	return len(p), nil
 }

@@ -14,13 +14,13 @@ import (
 const contextLines = 3
 
 // Draw returns the difference between two definitions. If before is empty, every line of after is new.
-func Draw(before, after string) fleet.Drawing {
-	was, is := elements(before), elements(after)
-	all := make([]fleet.DrawnLine, 0, len(is))
+func DiffDefinitions(before, after string) fleet.DefinitionDiff {
+	was, is := splitXMLLines(before), splitXMLLines(after)
+	all := make([]fleet.DefinitionLine, 0, len(is))
 	at := 0 // the next line of before
 	stay := func(upTo int) {
 		for ; at < upTo; at++ {
-			all = append(all, fleet.DrawnLine{Op: fleet.LineStays, Text: was[at].text, At: was[at].at})
+			all = append(all, fleet.DefinitionLine{Op: fleet.LineSame, Text: was[at].text, At: was[at].at})
 		}
 	}
 	next := 0 // the next line of after
@@ -29,34 +29,34 @@ func Draw(before, after string) fleet.Drawing {
 		next += from - at
 		stay(from)
 		for ; at < to; at++ {
-			all = append(all, fleet.DrawnLine{Op: fleet.LineGoes, Text: was[at].text, At: was[at].at})
+			all = append(all, fleet.DefinitionLine{Op: fleet.LineRemoved, Text: was[at].text, At: was[at].at})
 		}
 		for range strings.Count(e.New, "\n") {
-			all = append(all, fleet.DrawnLine{Op: fleet.LineComes, Text: is[next].text, At: is[next].at})
+			all = append(all, fleet.DefinitionLine{Op: fleet.LineAdded, Text: is[next].text, At: is[next].at})
 			next++
 		}
 	}
 	stay(len(was))
-	return shown(all).Bounded()
+	return nearChanges(all).Bounded()
 }
 
 // shown removes unchanged lines that are far from a change.
-func shown(all []fleet.DrawnLine) fleet.Drawing {
+func nearChanges(all []fleet.DefinitionLine) fleet.DefinitionDiff {
 	near := make([]bool, len(all))
 	for i, l := range all {
-		if l.Op != fleet.LineStays {
+		if l.Op != fleet.LineSame {
 			for k := max(0, i-contextLines); k <= min(len(all)-1, i+contextLines); k++ {
 				near[k] = true
 			}
 		}
 	}
-	var out fleet.Drawing
+	var out fleet.DefinitionDiff
 	for i, l := range all {
 		switch {
 		case near[i]:
 			out.Lines = append(out.Lines, l)
 		case i == 0 || near[i-1]:
-			out.Lines = append(out.Lines, fleet.DrawnLine{Op: fleet.LineGap})
+			out.Lines = append(out.Lines, fleet.DefinitionLine{Op: fleet.LineGap})
 		}
 	}
 	if !slices.Contains(near, true) {
@@ -69,7 +69,7 @@ func shown(all []fleet.DrawnLine) fleet.Drawing {
 type xmlLine struct{ text, at string }
 
 // elements splits a text into lines with their element paths. Each line must end with a newline.
-func elements(text string) []xmlLine {
+func splitXMLLines(text string) []xmlLine {
 	var out []xmlLine
 	for line := range strings.Lines(text) {
 		out = append(out, xmlLine{text: strings.TrimSuffix(line, "\n")})

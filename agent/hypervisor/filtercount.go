@@ -23,7 +23,7 @@ const (
 
 // RuleOf returns the rule's ID from a rule's comment on the host. It is empty if Quantix did not create the rule.
 func RuleOf(comment string) string {
-	id, ours := strings.CutPrefix(comment, RuleNote)
+	id, ours := strings.CutPrefix(comment, RuleCommentPrefix)
 	if !ours || id == Dropped || id == Spoofed {
 		return ""
 	}
@@ -31,7 +31,7 @@ func RuleOf(comment string) string {
 }
 
 // RuleNote is the prefix of rule comments on the host. The rule's ID follows the prefix.
-const RuleNote = "quantix-rule-"
+const RuleCommentPrefix = "quantix-rule-"
 
 // NICOfFilter returns the VM and the MAC address in a filter's name: see FilterName. ok is false for another name.
 func NICOfFilter(name string) (vm fleet.VMID, mac string, ok bool) {

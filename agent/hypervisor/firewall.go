@@ -28,18 +28,18 @@ func FilterGone(name string) string {
 }
 
 // FilterInUse refuses to remove a group that still has a NIC on the host.
-func FilterInUse(group, domain string) error {
+func RefuseUsedSecurityGroup(group, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The security group %s is used by a NIC of %s. Remove the NIC from it first.", group, domain)
 }
 
 // MissingGroup refuses a NIC whose security group is not in the job.
-func MissingGroup() error {
+func RefuseMissingSecurityGroup() error {
 	return fleet.Errorf(fleet.Conflict, "The portal sent this job without a security group of one of its NICs. Try again.")
 }
 
 // PacketsUnseen reports that a kernel setting hides bridged packets from the firewall, so that security groups have no
 // effect.
-func PacketsUnseen(setting string) error {
+func RefuseHiddenPackets(setting string) error {
 	return fleet.Errorf(fleet.Conflict, "The kernel of this host hides bridged packets from the firewall, so security groups have no effect. Set net.bridge.%s to 1 with sysctl, and in /etc/sysctl.d, and try again.", setting)
 }
 
@@ -54,7 +54,7 @@ func NICGroups(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
 			}
 		}
 		if !found {
-			return nil, MissingGroup()
+			return nil, RefuseMissingSecurityGroup()
 		}
 	}
 	return out, nil

@@ -37,7 +37,7 @@ type Guests interface {
 	// go only to addresses of the VM's own NICs that the host knows from its own DHCP lease or has seen at the NIC;
 	// addresses that only the guest reports are not trusted. An error means that the guest fails the check, except
 	// Unsure and ErrAway. The program of an exec check starts only after the previous one has ended.
-	CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (Sign, error)
+	CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (CheckResult, error)
 
 	// Balloons lists the running guests with a memory minimum, and their current memory. SetBalloon requests that such
 	// a guest shrinks or grows to mib MiB. It does not wait for the guest and does not change the definition. It never
@@ -54,15 +54,15 @@ type GuestReading struct {
 
 // ErrGoesOn is wrapped by errors of a program that may have run or may still be running in a guest. Such a program is
 // never started again.
-var ErrGoesOn = errors.New("it is unknown how the program ended")
+var ErrOutcomeUnknown = errors.New("it is unknown how the program ended")
 
 // NotAllowed refuses to run a program in a guest.
-func NotAllowed() error {
+func RefuseProgram() error {
 	return fleet.Errorf(fleet.Conflict, "The VM's policy does not allow programs in the guest. Allow programs in the VM's configuration.")
 }
 
 // Ended returns the error of an ended program. It returns nil if the program succeeded.
-func Ended(o fleet.GuestOutput) error {
+func ProgramError(o fleet.GuestOutput) error {
 	switch {
 	case o.Signal != 0:
 		return fleet.Errorf(fleet.Conflict, "The program was ended by signal %d.", o.Signal)
@@ -73,7 +73,7 @@ func Ended(o fleet.GuestOutput) error {
 }
 
 // GuestWords formats a program's output for storage and display. cut reports that the output was truncated.
-func GuestWords(text []byte, cut bool) (string, bool) {
+func FormatProgramOutput(text []byte, cut bool) (string, bool) {
 	out := wire.ShownLines(string(text), fleet.MaxGuestOutput)
 	return out, cut || len(text) > fleet.MaxGuestOutput
 }

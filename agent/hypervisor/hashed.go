@@ -3,7 +3,7 @@ package hypervisor
 import "quantix/internal/fleet"
 
 // Hashed is a volume whose checksum this host has computed.
-type Hashed struct {
+type VolumeChecksum struct {
 	Ref    fleet.Volref `json:"ref"`
 	SHA256 string       `json:"sha256"`
 	// Stamp identifies the state of the file at the time of the checksum. Only the backend interprets it.
@@ -12,24 +12,24 @@ type Hashed struct {
 
 // Report adds the checksum to the volume if same is set, and otherwise marks the volume as altered. same means that the
 // file has not changed since the checksum, as far as the host knows.
-func (h Hashed) Report(v *fleet.Volume, same bool) {
+func (h VolumeChecksum) Report(v *fleet.Volume, same bool) {
 	if v.Altered = !same; same {
 		v.SHA256 = h.SHA256
 	}
 }
 
 // CopyDiffers refuses a copy whose bytes differ from the job's checksum.
-func CopyDiffers(name, got, want string) error {
+func RefuseDifferentCopy(name, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, but the image has %s. The copy was removed.", name, got, want)
 }
 
 // VerifyDiffers reports that a copy no longer matches its image.
-func VerifyDiffers(name, got, want string) error {
+func RefuseDifferentVolume(name, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, but the image has %s.", name, got, want)
 }
 
 // VolumeChanged refuses a volume that somebody wrote to during a read.
-func VolumeChanged(name string) error {
+func RefuseChangedVolume(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being read, so its checksum is unknown. Try again when nobody writes to the volume.", name)
 }
 

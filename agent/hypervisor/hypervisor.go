@@ -34,13 +34,13 @@ var ErrNotRunning = errors.New("the VM is not running")
 var ErrAway = errors.New("the hypervisor is away")
 
 // Away returns err so that it also wraps ErrAway, with the text of err.
-func Away(err error) error {
+func WrapAway(err error) error {
 	if err == nil {
 		return nil
 	}
-	return away{err}
+	return awayError{err}
 }
 
-type away struct{ error }
+type awayError struct{ error }
 
-func (a away) Unwrap() []error { return []error{a.error, ErrAway} }
+func (a awayError) Unwrap() []error { return []error{a.error, ErrAway} }

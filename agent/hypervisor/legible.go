@@ -10,8 +10,8 @@ import (
 
 // Legible escapes each byte that is not UTF-8 and each character not allowed in XML, such as "\xff". File names may
 // contain any bytes, which libvirt passes on unchanged.
-func Legible(text string) string {
-	if utf8.ValidString(text) && !strings.ContainsFunc(text, illegal) {
+func EscapeInvalidText(text string) string {
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, isIllegalInXML) {
 		return text
 	}
 	var b strings.Builder
@@ -20,7 +20,7 @@ func Legible(text string) string {
 		switch {
 		case r == utf8.RuneError && n == 1:
 			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case illegal(r):
+		case isIllegalInXML(r):
 			fmt.Fprintf(&b, `\u%04x`, r)
 		default:
 			b.WriteString(text[:n])
@@ -31,7 +31,7 @@ func Legible(text string) string {
 }
 
 // illegal reports whether XML disallows the character.
-func illegal(r rune) bool {
+func isIllegalInXML(r rune) bool {
 	return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff
 }
 
@@ -39,7 +39,7 @@ func illegal(r rune) bool {
 const VolumeUnnamed = "The volume's name is not UTF-8 text, so Quantix cannot use the volume. Rename the file on the host."
 
 // VolumesUnread summarizes the faulty volumes of a pool. It is empty if there are none.
-func VolumesUnread(volumes []fleet.Volume) string {
+func SummarizeFaultyVolumes(volumes []fleet.Volume) string {
 	var first *fleet.Volume
 	n := 0
 	for i := range volumes {
@@ -59,6 +59,6 @@ func VolumesUnread(volumes []fleet.Volume) string {
 }
 
 // Unread returns the fault of a domain whose definition cannot be parsed.
-func Unread(why error) fleet.Fault {
+func UnreadFault(why error) fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultUnread, Text: fmt.Sprintf("The host cannot read the VM's definition, so the VM's hardware is unknown: %s. Check the definition with virsh dumpxml on the host.", why)}
 }

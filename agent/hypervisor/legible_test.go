@@ -16,17 +16,17 @@ func TestInvalidUTF8NamesAreEscaped(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "odd space & ü": "odd space & ü", "bad\xff.img": `bad\xff.img`, "\xfcber\xc3": `\xfcber\xc3`, "a\x01b\tc": "a\\u0001b\tc", "\uffff": `\uffff`,
 	} {
-		if got := hypervisor.Legible(in); got != want {
+		if got := hypervisor.EscapeInvalidText(in); got != want {
 			t.Errorf("%q is %q, want %q", in, got, want)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		got := hypervisor.Legible(string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")))
+		got := hypervisor.EscapeInvalidText(string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")))
 		var text struct {
 			Is string `xml:",chardata"`
 		}
 		doc := "<a>" + escaped(got) + "</a>"
-		if err := xml.Unmarshal([]byte(doc), &text); err != nil || !utf8.ValidString(got) || hypervisor.Legible(got) != got {
+		if err := xml.Unmarshal([]byte(doc), &text); err != nil || !utf8.ValidString(got) || hypervisor.EscapeInvalidText(got) != got {
 			t.Errorf("%q is no text: %v", got, err)
 		}
 	})
@@ -54,7 +54,7 @@ func TestUnreadableVolumesAreNamed(t *testing.T) {
 		"The volume b cannot be used. Why.": {{Name: "a"}, bad("b")},
 		"2 volumes cannot be used, the first of them b. Why.": {{Name: "a"}, bad("b"), bad("c")},
 	} {
-		if got := hypervisor.VolumesUnread(in); got != want {
+		if got := hypervisor.SummarizeFaultyVolumes(in); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

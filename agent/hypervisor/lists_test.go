@@ -32,7 +32,7 @@ func TestListsAreMergedThreeWay(t *testing.T) {
 		"reapply overwrites all":              {drives(empty("cdrom2")), drives(disc("cdrom2", "theirs"), empty("cdrom4")), drives(empty("cdrom2")), true, []fleet.VMDrive{empty("cdrom2")}},
 	} {
 		plan := hypervisor.Plan(hypervisor.Applied{Spec: c.was}, hypervisor.Defined{Spec: c.is}, fleet.VM{Spec: c.want}, c.putBack)
-		if got := plan.Wanted(c.want).Drives; !plan.Has("drives") || !reflect.DeepEqual(got, c.written) {
+		if got := plan.MergeLists(c.want).Drives; !plan.Has("drives") || !reflect.DeepEqual(got, c.written) {
 			t.Errorf("%s: written are %+v, want %+v", name, got, c.written)
 		}
 	}

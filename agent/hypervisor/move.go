@@ -13,14 +13,14 @@ var ErrStopped = errors.New("the job was cancelled, and its changes were undone"
 type MoveDisk struct {
 	VM    fleet.VM
 	Pools []fleet.Pool // the pools that the VM's spec names, and the target pool
-	Order fleet.MoveOrder
+	Order fleet.MoveParams
 	// the file in the destination pool that an earlier attempt of this job reported to Begun; empty: none
-	Made string
+	RecordedFile string
 	// Begun receives the file in the destination pool before the file has data. If Begun fails, the job ends.
-	Begun func(file string) error
+	RecordFile func(file string) error
 	// Whole receives the new disk before the definition names it, once the guest no longer needs the old disk. If Whole
 	// fails, the job ends.
-	Whole func(fleet.Volref) error
+	RecordDisk func(fleet.Volref) error
 	// Stop closes to cancel the move: all changes are undone, and the error is ErrStopped. If the guest already uses
 	// the new disk, the move completes instead.
 	Stop     <-chan struct{}
@@ -38,7 +38,7 @@ func (m MoveDisk) Stopped() bool {
 }
 
 // Copied formats the progress of a copy for people.
-func Copied(act string, done, total, rate int64) (percent int, note string) {
-	percent, note = Downloaded(done, total, rate)
+func FormatCopyProgress(act string, done, total, rate int64) (percent int, note string) {
+	percent, note = FormatDownloadProgress(done, total, rate)
 	return percent, act + ", " + note
 }

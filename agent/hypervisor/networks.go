@@ -35,16 +35,16 @@ func NetworkEdited(parts []string) string {
 }
 
 // NetworkTaken refuses a network if an unmanaged network of the host has the same name.
-func NetworkTaken(name string) error {
+func RefuseTakenNetworkName(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The host already has a network named %q, which was not created by Quantix. Give your network another name, or remove the host's network with virsh.", name)
 }
 
 // NetworkInUse refuses to stop a network with a NIC of a domain.
-func NetworkInUse(network, domain string) error {
+func RefuseUsedNetwork(network, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The network %s is in use by %s. Disconnect that VM first.", network, domain)
 }
 
 // NoDeviceFree refuses a NIC on a network that needs a host device or virtual function for each NIC.
-func NoDeviceFree(network string) error {
+func RefuseNICWithoutDevice(network string) error {
 	return fleet.Errorf(fleet.Conflict, "This host has no free device for a NIC on the network %s: each NIC needs a device or virtual function of its own. Stop a VM that uses one, or connect the NIC to another network.", network)
 }

@@ -17,13 +17,13 @@ const maxWebAnswer = 64 << 10
 
 // AskPort runs a TCP or HTTP check on a guest that dial connects to. check has its defaults filled in. AskPort follows
 // no redirect and ignores the host's proxy settings.
-func AskPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx context.Context, port int) (net.Conn, error)) (Sign, error) {
+func CheckPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx context.Context, port int) (net.Conn, error)) (CheckResult, error) {
 	if check.Kind == fleet.HealthTCP {
 		conn, err := dial(ctx, check.Port)
 		if err != nil {
-			return Sign{}, unreached(err)
+			return CheckResult{}, connectionFailure(err)
 		}
-		return Sign{Said: "The port accepts connections."}, conn.Close()
+		return CheckResult{Text: "The port accepts connections."}, conn.Close()
 	}
 	transport := &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, check.Port) },
@@ -34,30 +34,30 @@ func AskPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx context
 	// The host name is only a placeholder, because dial chooses the address.
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://guest:"+strconv.Itoa(check.Port)+check.Path, http.NoBody)
 	if err != nil {
-		return Sign{}, fmt.Errorf("the path cannot be requested: %w", err)
+		return CheckResult{}, fmt.Errorf("the path cannot be requested: %w", err)
 	}
 	request.Header.Set("User-Agent", "quantix-health")
 	answer, err := client.Do(request)
 	if err != nil {
-		return Sign{}, unreached(err)
+		return CheckResult{}, connectionFailure(err)
 	}
 	defer answer.Body.Close()
 	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxWebAnswer)); err != nil {
-		return Sign{}, errors.New("the response is incomplete")
+		return CheckResult{}, errors.New("the response is incomplete")
 	}
 	said := fmt.Sprintf("The response has the status %d.", answer.StatusCode)
 	switch {
 	case check.Status == answer.StatusCode, check.Status == 0 && answer.StatusCode >= 200 && answer.StatusCode < 300:
-		return Sign{Said: said}, nil
+		return CheckResult{Text: said}, nil
 	case check.Status == 0:
-		return Sign{}, fmt.Errorf("the response has the status %d instead of 200 to 299", answer.StatusCode)
+		return CheckResult{}, fmt.Errorf("the response has the status %d instead of 200 to 299", answer.StatusCode)
 	}
-	return Sign{}, fmt.Errorf("the response has the status %d instead of %d", answer.StatusCode, check.Status)
+	return CheckResult{}, fmt.Errorf("the response has the status %d instead of %d", answer.StatusCode, check.Status)
 }
 
 // unreached returns why there was no connection or no response. It omits addresses, which are of no use to readers.
-func unreached(err error) error {
-	var unsure Unsure
+func connectionFailure(err error) error {
+	var unsure UncheckedError
 	var op *net.OpError
 	switch {
 	case errors.As(err, &unsure):
@@ -72,12 +72,12 @@ func unreached(err error) error {
 
 // Sign is a guest's answer to one health check. Mark is compared with the previous value: the picture of a screen
 // check, or the last time that a watchdog expired.
-type Sign struct {
-	Said string
+type CheckResult struct {
+	Text string
 	Mark string
 }
 
 // Unsure is the error of a check that cannot run now, so the guest neither passes nor fails the check.
-type Unsure string
+type UncheckedError string
 
-func (u Unsure) Error() string { return string(u) }
+func (u UncheckedError) Error() string { return string(u) }

@@ -36,7 +36,7 @@ func (t *SnapTree) pruneDeleted() {
 		for i := range t.Nodes {
 			n := &t.Nodes[i]
 			for k := 0; n.Deleted && k < len(n.Layers); k++ {
-				if len(t.On(n.Layers[k].File)) > 0 {
+				if len(t.LayersBackedBy(n.Layers[k].File)) > 0 {
 					continue
 				}
 				if n.Layers[k].Base != "" { // the disk's own volume does not belong to the tree
@@ -69,10 +69,10 @@ func (t *SnapTree) pruneDeleted() {
 
 // Merges lists the pending merges: each file of a deleted snapshot that backs exactly one file will be merged with that
 // file.
-func (t *SnapTree) Merges() (out []SnapMerge) {
+func (t *SnapTree) PendingMerges() (out []SnapMerge) {
 	for _, n := range t.Nodes {
 		for _, l := range n.Layers {
-			if on := t.On(l.File); n.Deleted && len(on) == 1 {
+			if on := t.LayersBackedBy(l.File); n.Deleted && len(on) == 1 {
 				out = append(out, SnapMerge{Disk: l.Disk, Top: on[0].File, Base: l.File})
 			}
 		}
@@ -81,7 +81,7 @@ func (t *SnapTree) Merges() (out []SnapMerge) {
 }
 
 // Merged removes the merged overlay. The base replaces the overlay and backs the files that the overlay backed.
-func (t *SnapTree) Merged(m SnapMerge) {
+func (t *SnapTree) FinishMerge(m SnapMerge) {
 	var under string
 	for i := range t.Nodes {
 		if k := slices.IndexFunc(t.Nodes[i].Layers, func(l SnapLayer) bool { return l.File == m.Base }); k >= 0 {

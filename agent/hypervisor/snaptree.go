@@ -21,11 +21,11 @@ type SnapTree struct {
 	Nodes   []SnapNode       `json:"nodes,omitempty"` // parents first
 	Current fleet.SnapshotID `json:"current,omitempty"`
 	Active  []SnapLayer      `json:"active,omitempty"` // the top files of disks that have snapshots
-	Work    *SnapNote        `json:"work,omitempty"`   // the operation in progress
+	Work    *SnapOperation        `json:"work,omitempty"`   // the operation in progress
 	// files that nothing uses any more and that the backend must still remove
 	Trash []string `json:"trash,omitempty"`
 	// files outside the tree that are removed after the VM's definition
-	Doomed []string `json:"doomed,omitempty"`
+	RemoveWithVM []string `json:"doomed,omitempty"`
 	// the newest job that deleted snapshots; if repeated, the job does not report them missing
 	Deleted fleet.JobID   `json:"deleted,omitempty"`
 	Done    []fleet.JobID `json:"done,omitempty"` // jobs that succeeded and are not executed again
@@ -56,7 +56,7 @@ type SnapLayer struct {
 }
 
 // SnapNote records the operation in progress and its last step.
-type SnapNote struct {
+type SnapOperation struct {
 	Job    fleet.JobID `json:"job"`
 	Kind   SnapKind    `json:"kind"`
 	Step   string      `json:"step,omitempty"`
@@ -74,15 +74,15 @@ type SnapKind string
 const (
 	SnapTake   SnapKind = "take"
 	SnapRevert SnapKind = "revert"
-	SnapMerges SnapKind = "merge"
+	SnapMergeKind SnapKind = "merge"
 )
 
 // After these steps, an operation can only be completed and not undone.
 const (
-	SnapOff = "off" // revert: the guest's current state is discarded
+	SnapGuestOff = "off" // revert: the guest's current state is discarded
 	// merge: QEMU switches a running guest from the overlay to the base; only QEMU knows whether the switch has
 	// happened
-	SnapChangesOver = "changing over"
+	SnapPivoting = "changing over"
 	SnapCommitted   = "committed" // merge: the base contains all data of the overlay
 )
 
@@ -132,7 +132,7 @@ func (t *SnapTree) FileOf(id fleet.SnapshotID, disk fleet.Volref) string {
 }
 
 // Uses returns the file that the VM writes to for the disk. It is empty if that file is the disk's own volume.
-func (t *SnapTree) Uses(disk fleet.Volref) string {
+func (t *SnapTree) ActiveFile(disk fleet.Volref) string {
 	if l := layerOf(t.Active, disk); l != nil {
 		return l.File
 	}
@@ -161,7 +161,7 @@ func (t *SnapTree) layers() (out []*SnapLayer) {
 }
 
 // On returns the files with the given backing file.
-func (t *SnapTree) On(file string) (out []*SnapLayer) {
+func (t *SnapTree) LayersBackedBy(file string) (out []*SnapLayer) {
 	for _, l := range t.layers() {
 		if l.Base == file {
 			out = append(out, l)
@@ -178,7 +178,7 @@ func (t *SnapTree) Files() (out []string) {
 	for _, l := range t.layers() {
 		out = append(out, l.File)
 	}
-	out = append(out, t.Doomed...)
+	out = append(out, t.RemoveWithVM...)
 	if t.Work != nil {
 		for _, l := range t.Work.New {
 			out = append(out, l.File)
@@ -199,7 +199,7 @@ func (t *SnapTree) Files() (out []string) {
 
 // Plan returns the snapshot that a job requests, and the new top files of the VM. at returns the path of a disk's own
 // volume.
-func (t *SnapTree) Plan(w SnapshotWork, spec fleet.VMSpec, at func(fleet.Volref) string) (node SnapNode, next []SnapLayer) {
+func (t *SnapTree) PlanSnapshot(w SnapshotWork, spec fleet.VMSpec, at func(fleet.Volref) string) (node SnapNode, next []SnapLayer) {
 	o := w.Order
 	node = SnapNode{Spec: spec, Snapshot: fleet.Snapshot{ID: o.ID, Parent: t.Current, Name: o.Name, Description: o.Description, By: o.By}}
 	for _, d := range spec.Disks {
@@ -229,13 +229,13 @@ func overlayPath(volume, id, ending string) string {
 }
 
 // Took adds the new snapshot to the tree.
-func (t *SnapTree) Took(node SnapNode, next []SnapLayer) {
+func (t *SnapTree) AddSnapshot(node SnapNode, next []SnapLayer) {
 	t.Nodes = append(t.Nodes, node)
 	t.Current = node.ID
-	t.use(next)
+	t.setActive(next)
 }
 
-func (t *SnapTree) use(next []SnapLayer) {
+func (t *SnapTree) setActive(next []SnapLayer) {
 	for _, n := range next {
 		if l := layerOf(t.Active, n.Disk); l != nil {
 			*l = n
@@ -247,7 +247,7 @@ func (t *SnapTree) use(next []SnapLayer) {
 
 // Back returns the VM's new top files after a revert to the snapshot. id makes their names unique. at returns the path
 // of a disk's own volume.
-func (t *SnapTree) Back(to SnapNode, id string, at func(fleet.Volref) string) (next []SnapLayer) {
+func (t *SnapTree) PlanRevert(to SnapNode, id string, at func(fleet.Volref) string) (next []SnapLayer) {
 	for _, l := range to.Layers {
 		next = append(next, SnapLayer{Disk: l.Disk, File: overlayPath(at(l.Disk), id, ".qcow2"), Base: l.File})
 	}
@@ -255,13 +255,13 @@ func (t *SnapTree) Back(to SnapNode, id string, at func(fleet.Volref) string) (n
 }
 
 // Reverted makes next the top files of the VM, and moves the previous ones to Trash.
-func (t *SnapTree) Reverted(to fleet.SnapshotID, next []SnapLayer) {
+func (t *SnapTree) FinishRevert(to fleet.SnapshotID, next []SnapLayer) {
 	for _, n := range next {
 		if l := layerOf(t.Active, n.Disk); l != nil && l.File != n.File {
 			t.Trash = append(t.Trash, l.File)
 		}
 	}
-	t.use(next)
+	t.setActive(next)
 	t.Current = to
 	t.pruneDeleted()
 }
@@ -288,12 +288,12 @@ const maxChanges = 8
 
 // Reported returns the tree for the host's report. now is the spec applied to the VM; nil: unknown. others are
 // libvirt's own snapshots. over are the unmanaged overlays on the VM's disks.
-func (t *SnapTree) Reported(now *fleet.VMSpec, others []string, over []fleet.Overlay) *fleet.SnapshotTree {
+func (t *SnapTree) Status(now *fleet.VMSpec, others []string, over []fleet.Overlay) *fleet.SnapshotTree {
 	out := &fleet.SnapshotTree{Others: others[:min(len(others), fleet.MaxSnapshots)], Overlays: over}
 	if t != nil {
-		out.Current, out.Depth, out.Merges = t.Current, t.Depth(), len(t.Merges())
+		out.Current, out.Depth, out.Merges = t.Current, t.Depth(), len(t.PendingMerges())
 		if t.Work != nil {
-			out.Unfinished = unfinished[t.Work.Kind]
+			out.Unfinished = unfinishedTexts[t.Work.Kind]
 		}
 		for _, n := range t.Nodes {
 			s := n.Snapshot
@@ -320,8 +320,8 @@ func (t *SnapTree) Reported(now *fleet.VMSpec, others []string, over []fleet.Ove
 	return out
 }
 
-var unfinished = map[SnapKind]string{
+var unfinishedTexts = map[SnapKind]string{
 	SnapTake:   "A snapshot was interrupted.",
 	SnapRevert: "A revert to a snapshot was interrupted.",
-	SnapMerges: "The merge of a deleted snapshot was interrupted.",
+	SnapMergeKind: "The merge of a deleted snapshot was interrupted.",
 }

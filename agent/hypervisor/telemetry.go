@@ -38,5 +38,5 @@ type Assigned struct {
 	Pools    []fleet.Pool
 	Networks []fleet.Network
 	// checksums computed on this host; Snapshot reports the checksums of unchanged files
-	Hashed map[fleet.Volref]Hashed
+	Checksums map[fleet.Volref]VolumeChecksum
 }

@@ -11,7 +11,7 @@ import (
 
 // PoolPlaceTaken refuses a pool if a pool of the host with another name has the same source. where describes the
 // source; empty: unknown.
-func PoolPlaceTaken(other, where string) error {
+func RefuseTakenPoolSource(other, where string) error {
 	if where != "" {
 		where = " (" + where + ")"
 	}
@@ -20,44 +20,44 @@ func PoolPlaceTaken(other, where string) error {
 }
 
 // Arrived is a file received from another host.
-type Arrived struct {
+type ReceivedFile struct {
 	Bytes int64
 	Sum   transfer.Sum
 }
 
 // SHA256 returns the checksum in hexadecimal, as in reports.
-func (a Arrived) SHA256() string { return hex.EncodeToString(a.Sum[:]) }
+func (a ReceivedFile) SHA256() string { return hex.EncodeToString(a.Sum[:]) }
 
 // Sent delivers the connections that carry an upload's bytes.
-type Sent <-chan io.ReadWriteCloser
+type UploadConns <-chan io.ReadWriteCloser
 
 // VolumeWork is a job for one volume.
 type VolumeWork struct {
 	Pool  fleet.Pool
 	Name  string
-	Order fleet.VolumeOrder
+	Order fleet.VolumeParams
 	// Source is the pool of the source if the source is in another pool.
 	Source *fleet.Pool
 	Pools  []fleet.Pool // export: the pools of the disks
 	// Hashed receives computed checksums. If Hashed fails, the job ends.
-	Hashed func(...Hashed) error
-	Made   string // the file that an earlier attempt of this job reported to Whole; empty: none
+	RecordChecksums func(...VolumeChecksum) error
+	RecordedFile   string // the file that an earlier attempt of this job reported to Whole; empty: none
 	// Whole receives the new file once its content is complete, before the file gets the volume's name. If Whole fails,
 	// the job ends.
-	Whole    func(file string) error
+	RecordFile    func(file string) error
 	Progress Progress
-	Sent     Sent // upload: the incoming data
+	UploadConns     UploadConns // upload: the incoming data
 	// Send sends a file to another host and returns once that host has the whole file.
 	Send func(ctx context.Context, pieces transfer.Pieces, size int64) error
 	// Arrive writes a file of another host into dst, at most room bytes of data. It may truncate dst and start again.
-	Arrive func(ctx context.Context, dst transfer.Sink, room int64) (Arrived, error)
+	Arrive func(ctx context.Context, dst transfer.Sink, room int64) (ReceivedFile, error)
 }
 
 // Ref names the volume.
 func (w VolumeWork) Ref() fleet.Volref { return fleet.Volref{PoolID: w.Pool.ID, Volume: w.Name} }
 
 // Downloaded formats the progress of a download for people.
-func Downloaded(done, total, rate int64) (percent int, note string) {
+func FormatDownloadProgress(done, total, rate int64) (percent int, note string) {
 	note = fleet.Bytes(done)
 	if total > 0 {
 		percent, note = int(min(99, float64(done)/float64(total)*100)), note+" of "+fleet.Bytes(total)
@@ -71,7 +71,7 @@ func Downloaded(done, total, rate int64) (percent int, note string) {
 // The following errors refuse volume jobs. Both backends use them.
 
 // VolumeTaken refuses to create a volume in place of an existing one.
-func VolumeTaken(name, pool string) error {
+func RefuseTakenVolumeName(name, pool string) error {
 	return fleet.Errorf(fleet.Conflict, "The pool %s already has a volume named %s. The volume was not changed. Choose another name.", pool, name)
 }
 
@@ -81,50 +81,50 @@ func NoVolume(name, pool string) error {
 }
 
 // GrowsWhileOn refuses to grow an encrypted disk of a stopped VM, because only QEMU has the disk's passphrase.
-func GrowsWhileOn(name string) error {
+func RefuseGrowWhileOff(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so the disk can grow only while its guest runs. Start the VM, and then grow the disk.", name)
 }
 
 // VolumeUsed refuses a volume that a domain of the host uses.
-func VolumeUsed(name, domain string) error {
+func RefuseUsedVolume(name, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is in use by the VM %s on this host. Detach the volume from the VM first.", name, domain)
 }
 
 // VolumeRuns refuses to read a volume that a running guest may write to.
-func VolumeRuns(name, domain string) error {
+func RefuseVolumeOfRunningVM(name, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The VM %s runs with the volume %s, so a copy would be inconsistent. Shut the VM down first.", domain, name)
 }
 
 // VolumeBase refuses to change a volume that backs another volume.
-func VolumeBase(name, other string) error {
+func RefuseBackingVolume(name, other string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is backed by %s and would be damaged. Flatten or delete the backed volume first.", other, name)
 }
 
 // VolumeNamed refuses a new name in pools whose volumes cannot be renamed.
-func VolumeNamed(pool string) error {
+func RefuseVolumeRename(pool string) error {
 	return fleet.Errorf(fleet.Conflict, "libvirt cannot rename volumes of the pool %s. Clone the volume under the new name, and delete this one.", pool)
 }
 
 // VolumeNoFile refuses to send a volume of a block pool.
-func VolumeNoFile(pool string) error {
+func RefuseBlockVolume(pool string) error {
 	return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are not files, so Quantix cannot send them. Copy the volumes with the tools of their storage.", pool)
 }
 
 // VolumeOnOthers refuses to send a volume without its backing file.
-func VolumeOnOthers(name, other string) error {
+func RefuseVolumeWithBackingFile(name, other string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is backed by %s, so the volume is incomplete alone. Create an image from the VM with this disk, which has all data in one file.", name, other)
 }
 
 // VolumeRaw refuses to create an image from a raw disk whose content looks like another format, because readers of the
 // image would detect that format.
-func VolumeRaw(name, format string) error {
+func RefuseImageOfRawDisk(name, format string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is a raw disk, but its content looks like the format %s, so no image can be created from the disk. "+
 		"Add a qcow2 disk to the VM, and copy the data in the guest.", name, format)
 }
 
 // VolumeEnding refuses a file name whose suffix does not fit the format of the file, or of the guest's data in the
 // file.
-func VolumeEnding(name, format string) error {
+func RefuseVolumeSuffix(name, format string) error {
 	if fleet.IsRawName(name) {
 		return fleet.Errorf(fleet.Conflict, "The file for the name %s has the format %s, but only raw disks can have names that end in .raw. Choose another name.", name, format)
 	}
@@ -132,6 +132,6 @@ func VolumeEnding(name, format string) error {
 }
 
 // VolumeShrinks refuses to shrink a volume.
-func VolumeShrinks(name string, has, asked int64) error {
+func RefuseShrink(name string, has, asked int64) error {
 	return fleet.Errorf(fleet.Invalid, "The volume %s has %d bytes, more than the requested %d. A volume can only grow.", name, has, asked)
 }

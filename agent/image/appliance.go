@@ -51,15 +51,15 @@ func readAppliance(r io.ReaderAt, size int64, name, kind string) (fleet.Applianc
 }
 
 func diskIn(r io.ReaderAt, size int64, name, claimed string) (Facts, error) {
-	f, err := ReadForeign(r, size)
+	f, err := ReadConvertible(r, size)
 	if err != nil {
-		return f, refusedRead(name, err)
+		return f, explainTruncated(name, err)
 	}
-	return f, f.Convertible(name, claimed)
+	return f, f.CheckConvertible(name, claimed)
 }
 
 // refusedRead explains the error of a truncated header, and returns any other error unchanged.
-func refusedRead(name string, err error) error {
+func explainTruncated(name string, err error) error {
 	if errors.Is(err, ErrCutOff) {
 		return fleet.Errorf(fleet.Invalid, "The disk %s is incomplete: %s.", name, err)
 	}

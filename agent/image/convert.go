@@ -26,7 +26,7 @@ const targetFile = "/proc/self/fd/4"
 
 // node returns QEMU's block node for the disk: the format is explicit, so that QEMU never probes it.
 func (p Part) node() map[string]any {
-	file := map[string]any{"driver": "file", "filename": opinionFile}
+	file := map[string]any{"driver": "file", "filename": inputFile}
 	if p.At > 0 { // QEMU needs a multiple of 512 bytes. Archives are padded to it
 		file = map[string]any{"driver": "raw", "offset": p.At, "size": (p.Size + 511) / 512 * 512, "file": file}
 	}
@@ -40,7 +40,7 @@ func (p Part) node() map[string]any {
 	return out
 }
 
-func graph(node map[string]any) string {
+func nodeJSON(node map[string]any) string {
 	text, err := json.Marshal(node)
 	if err != nil {
 		panic(err) // plain text and numbers cannot fail
@@ -50,21 +50,21 @@ func graph(node map[string]any) string {
 
 // Look inspects the disk with qemu-img as an unprivileged user, and refuses a disk whose format differs from its
 // header's. need is the disk's size in bytes as a qcow2 file.
-func (p Part) Look(ctx context.Context, f Facts) (need int64, err error) {
-	output, err := p.ask(ctx, "info", "--output=json", graph(p.node()))
+func (p Part) Inspect(ctx context.Context, f Facts) (need int64, err error) {
+	output, err := p.output(ctx, "info", "--output=json", nodeJSON(p.node()))
 	if err != nil {
 		return 0, err
 	}
-	if err := agrees(output, f); err != nil {
+	if err := checkAgreement(output, f); err != nil {
 		return 0, err
 	}
-	if output, err = p.ask(ctx, "measure", "--output=json", "-O", "qcow2", graph(p.node())); err != nil {
+	if output, err = p.output(ctx, "measure", "--output=json", "-O", "qcow2", nodeJSON(p.node())); err != nil {
 		return 0, err
 	}
-	return needed(output)
+	return parseMeasure(output)
 }
 
-func needed(text []byte) (int64, error) {
+func parseMeasure(text []byte) (int64, error) {
 	var out struct{ Required int64 }
 	if err := json.Unmarshal(text, &out); err != nil || out.Required <= 0 {
 		return 0, fmt.Errorf("read what qemu-img measured: %w", errors.Join(err, errors.New("the size is missing")))
@@ -73,16 +73,16 @@ func needed(text []byte) (int64, error) {
 }
 
 // ask runs qemu-img as an unprivileged user with only the disk's file.
-func (p Part) ask(ctx context.Context, args ...string) ([]byte, error) {
+func (p Part) output(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var out bounded
 	err := p.run(ctx, &out, []string{"--as=1073741824", "--cpu=60", "--nofile=64", "--core=0", "--fsize=0"}, nil, args...)
 	if err != nil {
-		if ctx.Err() != nil || NoOpinion(err) {
+		if ctx.Err() != nil || IsQemuImgMissing(err) {
 			return nil, err
 		}
-		return nil, doubt("qemu-img does not accept it as a %s image: %s", p.Format, err)
+		return nil, refuseFile("qemu-img does not accept it as a %s image: %s", p.Format, err)
 	}
 	return out.Bytes(), nil
 }
@@ -91,7 +91,7 @@ func (p Part) ask(ctx context.Context, args ...string) ([]byte, error) {
 // nobody else uses. most limits the bytes of a written file; report receives the percentage.
 func (p Part) Convert(ctx context.Context, to *os.File, most int64, report func(percent int)) error {
 	limits := []string{"--as=2147483648", "--nofile=64", "--core=0", "--fsize=" + strconv.FormatInt(most, 10)}
-	return p.run(ctx, &percents{report: report}, limits, to, "convert", "-p", "-n", "--target-is-zero", "-O", "qcow2", graph(p.node()), targetFile)
+	return p.run(ctx, &percents{report: report}, limits, to, "convert", "-p", "-n", "--target-is-zero", "-O", "qcow2", nodeJSON(p.node()), targetFile)
 }
 
 // run runs qemu-img as an unprivileged user. The process gets the disk's file and the optional output file to.
@@ -143,15 +143,15 @@ func (p *percents) Write(b []byte) (int, error) {
 // file of its pool.
 type Layer struct {
 	Path, Format string
-	Below        *Layer
+	Backing        *Layer
 }
 
 func (l *Layer) node() map[string]any {
 	out := map[string]any{"driver": l.Format, "file": map[string]any{"driver": "file", "filename": l.Path}}
 	if l.Format == "qcow2" {
 		out["backing"] = nil
-		if l.Below != nil {
-			out["backing"] = l.Below.node()
+		if l.Backing != nil {
+			out["backing"] = l.Backing.node()
 		}
 	}
 	return out
@@ -159,7 +159,7 @@ func (l *Layer) node() map[string]any {
 
 // Measure returns the number of bytes that the disk takes as a qcow2 file.
 func (l *Layer) Measure(ctx context.Context) (int64, error) {
-	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "measure", "--output=json", "-O", "qcow2", graph(l.node()))
+	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "measure", "--output=json", "-O", "qcow2", nodeJSON(l.node()))
 	if err != nil {
 		return 0, err
 	}
@@ -168,13 +168,13 @@ func (l *Layer) Measure(ctx context.Context) (int64, error) {
 	if err := call.run(ctx); err != nil {
 		return 0, err
 	}
-	return needed(out.Bytes())
+	return parseMeasure(out.Bytes())
 }
 
 // Pack writes the disk into to as a VMDK for archives. name is the file name in the VMDK's descriptor. report receives
 // the percentage.
 func (l *Layer) Pack(ctx context.Context, to *os.File, name string, report func(percent int)) error {
-	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "convert", "-p", "-O", "vmdk", "-o", "subformat=streamOptimized,adapter_type=lsilogic", graph(l.node()), opinionFile)
+	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "convert", "-p", "-O", "vmdk", "-o", "subformat=streamOptimized,adapter_type=lsilogic", nodeJSON(l.node()), inputFile)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // ReadForeign is Read for images to convert: it also reads the size and the references of other products' disk formats.
-func ReadForeign(r io.ReaderAt, size int64) (Facts, error) {
+func ReadConvertible(r io.ReaderAt, size int64) (Facts, error) {
 	f, err := Read(r, size, true)
 	if err != nil {
 		return f, err
@@ -36,7 +36,7 @@ func ReadForeign(r io.ReaderAt, size int64) (Facts, error) {
 
 // Convertible returns an error if the disk cannot be converted: a sentence that names the disk by name. claimed is the
 // expected format; empty: any.
-func (f Facts) Convertible(name, claimed string) error {
+func (f Facts) CheckConvertible(name, claimed string) error {
 	refuse := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.Invalid, "The disk "+name+" "+format, args...)
 	}
@@ -49,18 +49,18 @@ func (f Facts) Convertible(name, claimed string) error {
 		return refuse("is invalid: %s.", f.Fault)
 	case f.Packed:
 		return refuse("is %s. Unpack it first.", f.Content)
-	case f.Format != "qcow2" && f.Format != "raw" && !isForeign(f.Format):
+	case f.Format != "qcow2" && f.Format != "raw" && !isOtherFormat(f.Format):
 		return refuse("has the format %s. VMDK, VHD, VHDX, VDI, qcow2 and raw are accepted.", f.Format)
 	case claimed != "" && claimed != f.Format:
 		return refuse("is declared as %s, but its header says %s, so it is refused.", claimed, f.Format)
 	case f.Size <= 0 || f.Size > fleet.MaxDiskBytes:
 		return refuse("has the invalid size %s.", fleet.Bytes(f.Size))
 	}
-	return f.disk("The disk "+name, fleet.Invalid)
+	return f.checkDisk("The disk "+name, fleet.Invalid)
 }
 
-func isForeign(format string) bool {
-	return slices.Contains(fleet.ForeignFormats, format)
+func isOtherFormat(format string) bool {
+	return slices.Contains(fleet.ConvertedFormats, format)
 }
 
 // bytesAt reads small parts of a file. Bytes after the file's end are zeros.

@@ -76,11 +76,11 @@ func FuzzForeign(f *testing.F) {
 	for _, head := range foreignHeads {
 		f.Add(head())
 	}
-	f.Add(sound(3, nil))
+	f.Add(validQcow2(3, nil))
 	f.Add([]byte("# Disk DescriptorFile\nRW 99 FLAT \"/etc/passwd\" 0\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		facts, err := image.ReadForeign(bytes.NewReader(text), int64(len(text)))
-		if err == nil && facts.Convertible("x", "") == nil && (facts.Size <= 0 || facts.Size > fleet.MaxDiskBytes || facts.RefersTo != "" || facts.Encrypted || facts.Packed) {
+		facts, err := image.ReadConvertible(bytes.NewReader(text), int64(len(text)))
+		if err == nil && facts.CheckConvertible("x", "") == nil && (facts.Size <= 0 || facts.Size > fleet.MaxDiskBytes || facts.RefersTo != "" || facts.Encrypted || facts.Packed) {
 			t.Errorf("an invalid disk is accepted: %+v", facts)
 		}
 		for _, name := range []string{"x.vmdk", "x.vhdx", "x.vhd", "x.vdi", "x.ova"} {

@@ -41,7 +41,7 @@ func Read(r io.ReaderAt, size int64, deep bool) (Facts, error) {
 	if bytes.HasPrefix(head, []byte(qcowMagic)) {
 		return readQcow2(r, head, size, deep)
 	}
-	if format := foreign(head); format != "" {
+	if format := probedFormat(head); format != "" {
 		return Facts{Format: format}, nil
 	}
 	f := Facts{Format: "raw", Size: size}
@@ -63,7 +63,7 @@ func Read(r io.ReaderAt, size int64, deep bool) (Facts, error) {
 }
 
 // Clonable returns an error, a sentence that names volume, if the image must not be copied as a disk.
-func (f Facts) Clonable(volume string) error {
+func (f Facts) CheckClonable(volume string) error {
 	switch {
 	case f.RefersTo != "":
 		return fleet.Errorf(fleet.Conflict, "The image %s refers to %s, so it cannot be cloned. Choose a self-contained image.", volume, f.RefersTo)
@@ -78,15 +78,15 @@ func (f Facts) Clonable(volume string) error {
 }
 
 // Bootable is Clonable for a VM's image: it also refuses compressed files and web pages.
-func (f Facts) Bootable(volume string) error {
-	if err := f.Clonable(volume); err != nil {
+func (f Facts) CheckBootable(volume string) error {
+	if err := f.CheckClonable(volume); err != nil {
 		return err
 	}
-	return f.disk("The image "+volume, fleet.Conflict)
+	return f.checkDisk("The image "+volume, fleet.Conflict)
 }
 
 // Unsound returns a sentence with the reason why the file is not a valid image; empty: no reason is known.
-func (f Facts) Unsound() string {
+func (f Facts) InvalidReason() string {
 	switch {
 	case f.RefersTo != "":
 		return "The file refers to " + f.RefersTo + ", so it is not a complete image. Replace it with a self-contained image."
@@ -95,14 +95,14 @@ func (f Facts) Unsound() string {
 	case f.Fault != "":
 		return "The file is invalid: " + f.Fault + ". Replace it with a complete image."
 	}
-	if err := f.disk("It", fleet.Conflict); err != nil {
+	if err := f.checkDisk("It", fleet.Conflict); err != nil {
 		return err.Error()
 	}
 	return ""
 }
 
 // Medium returns an error, a sentence that names volume, if the file is not an ISO image.
-func (f Facts) Medium(volume string) error {
+func (f Facts) CheckISO(volume string) error {
 	if f.Format != "raw" || !f.Disc {
 		return fleet.Errorf(fleet.Conflict, "The volume %s is no ISO image: it has neither an ISO 9660 nor a UDF volume descriptor. Choose another volume.", volume)
 	}
@@ -110,14 +110,14 @@ func (f Facts) Medium(volume string) error {
 }
 
 // asOther is advice for a disk in another product's format.
-const asOther = "Give a VMDK, VHDX, VHD or VDI disk a name with that ending, and then convert it in its pool."
+const otherFormatAdvice = "Give a VMDK, VHDX, VHD or VDI disk a name with that ending, and then convert it in its pool."
 
 // Fetched is Came for a download.
-func (f Facts) Fetched(iso bool) error { return f.Came("What was downloaded", iso) }
+func (f Facts) CheckDownloaded(iso bool) error { return f.CheckReceived("What was downloaded", iso) }
 
 // Came returns an error if a received file is not a usable image. what names the file in the error. iso: the file must
 // be an ISO image.
-func (f Facts) Came(what string, iso bool) error {
+func (f Facts) CheckReceived(what string, iso bool) error {
 	refuse := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.Invalid, what+" "+format, args...)
 	}
@@ -129,21 +129,21 @@ func (f Facts) Came(what string, iso bool) error {
 	case f.Format == "luks":
 		return refuse("is an encrypted LUKS image. Only unencrypted images are accepted.")
 	case f.Format != "qcow2" && f.Format != "raw":
-		return refuse("begins like a %s image; under its name only qcow2, raw and ISO images are accepted. "+asOther, f.Format)
+		return refuse("begins like a %s image; under its name only qcow2, raw and ISO images are accepted. "+otherFormatAdvice, f.Format)
 	case f.Fault != "":
 		return refuse("is invalid: %s.", f.Fault)
 	case iso && (f.Format != "raw" || !f.Disc) && f.Content == "":
 		return refuse("is no ISO image: it has neither an ISO 9660 nor a UDF volume descriptor at sector 16. Choose a name without .iso if it is a disk.")
 	}
-	return f.disk(what, fleet.Invalid)
+	return f.checkDisk(what, fleet.Invalid)
 }
 
-func (f Facts) disk(what string, code fleet.Code) error {
+func (f Facts) checkDisk(what string, code fleet.Code) error {
 	switch {
 	case f.Packed:
 		return fleet.Errorf(code, "%s is %s, not an image. Unpack it first, and use the image in it.", what, f.Content)
 	case f.Content == fixedVHD || f.Content == dmg:
-		return fleet.Errorf(code, "%s ends like %s; under its name only qcow2, raw and ISO images are accepted. "+asOther, what, f.Content)
+		return fleet.Errorf(code, "%s ends like %s; under its name only qcow2, raw and ISO images are accepted. "+otherFormatAdvice, what, f.Content)
 	case f.Content != "":
 		return fleet.Errorf(code, "%s is %s, not an image.", what, f.Content)
 	case f.Format == "raw" && f.Size == 0:

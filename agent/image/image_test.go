@@ -15,7 +15,7 @@ import (
 const cluster = 64 << 10
 
 // sound returns a complete, empty qcow2 image of 5 GiB; change may corrupt the image.
-func sound(version uint32, change func([]byte)) []byte {
+func validQcow2(version uint32, change func([]byte)) []byte {
 	text := make([]byte, 4*cluster)
 	copy(text, "QFI\xfb")
 	binary.BigEndian.PutUint32(text[4:], version)
@@ -55,7 +55,7 @@ func extension(kind uint32) func([]byte) {
 // disk returns a raw image that begins with begin.
 func disk(begin string) []byte { return append([]byte(begin), make([]byte, 1<<20)...) }
 
-func at(where int, word string, text []byte) []byte {
+func diskWith(where int, word string, text []byte) []byte {
 	copy(text[where:], word)
 	return text
 }
@@ -67,46 +67,46 @@ func TestDownloadedImagesAreChecked(t *testing.T) {
 		refused string // empty: accepted
 		iso     bool
 	}{
-		"qcow2 version 3":              {text: sound(3, nil)},
-		"qcow2 version 2":              {text: sound(2, nil)},
-		"dirty":                        {text: sound(3, u64(72, 1))},
-		"raw":                          {text: at(510, "\x55\xaa", disk("\xeb\x63"))},
-		"iso":                          {text: at(32769, "CD001", disk("")), iso: true},
-		"iso as a disk":                {text: at(32769, "CD001", disk("\x33\xed"))},
-		"udf":                          {text: at(32769+2048, "NSR02", at(32769, "BEA01", disk(""))), iso: true},
+		"qcow2 version 3":              {text: validQcow2(3, nil)},
+		"qcow2 version 2":              {text: validQcow2(2, nil)},
+		"dirty":                        {text: validQcow2(3, u64(72, 1))},
+		"raw":                          {text: diskWith(510, "\x55\xaa", disk("\xeb\x63"))},
+		"iso":                          {text: diskWith(32769, "CD001", disk("")), iso: true},
+		"iso as a disk":                {text: diskWith(32769, "CD001", disk("\x33\xed"))},
+		"udf":                          {text: diskWith(32769+2048, "NSR02", diskWith(32769, "BEA01", disk(""))), iso: true},
 		"no disc":                      {text: disk(""), iso: true, refused: "no ISO image"},
-		"descriptor elsewhere":         {text: at(32769+4096, "CD001", disk("")), iso: true, refused: "no ISO image"},
-		"qcow2 as a disc":              {text: at(32769, "CD001", sound(3, nil)), iso: true, refused: "no ISO image"},
-		"backing file":                 {text: sound(3, u64(8, 200)), refused: "a backing file"},
-		"backing format alone":         {text: sound(3, extension(0xe2792aca)), refused: "a backing file"},
-		"data file":                    {text: sound(3, u64(72, 4)), refused: "an external data file"},
-		"data file by its name alone":  {text: sound(3, extension(0x44415441)), refused: "an external data file"},
-		"encrypted":                    {text: sound(3, u32(32, 1)), refused: "encrypted"},
-		"encrypted by LUKS":            {text: sound(3, extension(0x0537be77)), refused: "encrypted"},
-		"corrupt":                      {text: sound(3, u64(72, 2)), refused: "it is corrupt"},
-		"unknown feature":              {text: sound(3, u64(72, 1<<40)), refused: "bit 40"},
-		"unknown compression":          {text: sound(3, func(b []byte) { u64(72, 8)(b); u32(100, 112)(b); b[104] = 7 }), refused: "compression"},
-		"tiny clusters":                {text: sound(3, u32(20, 3)), refused: "clusters of 2^3"},
-		"huge clusters":                {text: sound(3, u32(20, 63)), refused: "clusters of 2^63"},
-		"absurd size":                  {text: sound(3, u64(24, 1<<62)), refused: "absurd size"},
-		"negative size":                {text: sound(3, u64(24, 1<<63)), refused: "absurd size"},
-		"no size":                      {text: sound(3, u64(24, 0)), refused: "the size 0"},
-		"header of no length":          {text: sound(3, u32(100, 0)), refused: "its own length"},
-		"table outside":                {text: sound(3, u64(40, 1<<40)), refused: "outside the file"},
-		"table over the header":        {text: sound(3, u64(40, 0)), refused: "outside the file"},
-		"table too short":              {text: sound(3, u32(36, 1)), refused: "fewer than the 10"},
-		"table too long":               {text: sound(3, u32(36, 1<<31)), refused: "entries"},
-		"reference counts outside":     {text: sound(3, u64(48, 64<<20)), refused: "outside the file"},
-		"no reference counts":          {text: sound(3, u32(56, 0)), refused: "reference counts of 0"},
-		"snapshots outside":            {text: sound(3, func(b []byte) { u32(60, 1)(b); u64(64, 1<<40)(b) }), refused: "outside the file"},
-		"L2 table outside":             {text: sound(3, u64(3*cluster+8, 1<<63|1<<30)), refused: "outside the file"},
-		"cut off":                      {text: sound(3, nil)[:2*cluster], refused: "may be cut off"},
-		"extension beyond the cluster": {text: sound(3, func(b []byte) { u32(104, 1)(b); u32(108, 1<<30)(b) }), refused: "first cluster"},
-		"qcow of another version":      {text: sound(1, nil), refused: "qcow1"},
+		"descriptor elsewhere":         {text: diskWith(32769+4096, "CD001", disk("")), iso: true, refused: "no ISO image"},
+		"qcow2 as a disc":              {text: diskWith(32769, "CD001", validQcow2(3, nil)), iso: true, refused: "no ISO image"},
+		"backing file":                 {text: validQcow2(3, u64(8, 200)), refused: "a backing file"},
+		"backing format alone":         {text: validQcow2(3, extension(0xe2792aca)), refused: "a backing file"},
+		"data file":                    {text: validQcow2(3, u64(72, 4)), refused: "an external data file"},
+		"data file by its name alone":  {text: validQcow2(3, extension(0x44415441)), refused: "an external data file"},
+		"encrypted":                    {text: validQcow2(3, u32(32, 1)), refused: "encrypted"},
+		"encrypted by LUKS":            {text: validQcow2(3, extension(0x0537be77)), refused: "encrypted"},
+		"corrupt":                      {text: validQcow2(3, u64(72, 2)), refused: "it is corrupt"},
+		"unknown feature":              {text: validQcow2(3, u64(72, 1<<40)), refused: "bit 40"},
+		"unknown compression":          {text: validQcow2(3, func(b []byte) { u64(72, 8)(b); u32(100, 112)(b); b[104] = 7 }), refused: "compression"},
+		"tiny clusters":                {text: validQcow2(3, u32(20, 3)), refused: "clusters of 2^3"},
+		"huge clusters":                {text: validQcow2(3, u32(20, 63)), refused: "clusters of 2^63"},
+		"absurd size":                  {text: validQcow2(3, u64(24, 1<<62)), refused: "absurd size"},
+		"negative size":                {text: validQcow2(3, u64(24, 1<<63)), refused: "absurd size"},
+		"no size":                      {text: validQcow2(3, u64(24, 0)), refused: "the size 0"},
+		"header of no length":          {text: validQcow2(3, u32(100, 0)), refused: "its own length"},
+		"table outside":                {text: validQcow2(3, u64(40, 1<<40)), refused: "outside the file"},
+		"table over the header":        {text: validQcow2(3, u64(40, 0)), refused: "outside the file"},
+		"table too short":              {text: validQcow2(3, u32(36, 1)), refused: "fewer than the 10"},
+		"table too long":               {text: validQcow2(3, u32(36, 1<<31)), refused: "entries"},
+		"reference counts outside":     {text: validQcow2(3, u64(48, 64<<20)), refused: "outside the file"},
+		"no reference counts":          {text: validQcow2(3, u32(56, 0)), refused: "reference counts of 0"},
+		"snapshots outside":            {text: validQcow2(3, func(b []byte) { u32(60, 1)(b); u64(64, 1<<40)(b) }), refused: "outside the file"},
+		"L2 table outside":             {text: validQcow2(3, u64(3*cluster+8, 1<<63|1<<30)), refused: "outside the file"},
+		"cut off":                      {text: validQcow2(3, nil)[:2*cluster], refused: "may be cut off"},
+		"extension beyond the cluster": {text: validQcow2(3, func(b []byte) { u32(104, 1)(b); u32(108, 1<<30)(b) }), refused: "first cluster"},
+		"qcow of another version":      {text: validQcow2(1, nil), refused: "qcow1"},
 		"vmdk":                         {text: disk("KDMV"), refused: "vmdk"},
 		"vmdk descriptor":              {text: []byte("# Disk DescriptorFile\nversion=1\n"), refused: "vmdk"},
 		"vmdk descriptor in disguise":  {text: disk("# nothing\n \n#\nversion=1\nRW 99 FLAT \"/etc/passwd\" 0\n"), refused: "vmdk"},
-		"vdi":                          {text: at(64, "\x7f\x10\xda\xbe", disk("")), refused: "vdi"},
+		"vdi":                          {text: diskWith(64, "\x7f\x10\xda\xbe", disk("")), refused: "vdi"},
 		"vhd":                          {text: disk("conectix"), refused: "vpc"},
 		"fixed vhd":                    {text: append(disk(""), append([]byte("conectix"), make([]byte, 504)...)...), refused: "VHD"},
 		"vhdx":                         {text: disk("vhdxfile"), refused: "vhdx"},
@@ -118,7 +118,7 @@ func TestDownloadedImagesAreChecked(t *testing.T) {
 		"zstd":                         {text: disk("\x28\xb5\x2f\xfd"), refused: "a zstd file"},
 		"bzip2":                        {text: disk("BZh9"), refused: "a bzip2 file"},
 		"zip":                          {text: disk("PK\x03\x04"), refused: "a zip file"},
-		"tar":                          {text: at(257, "ustar", disk("name")), refused: "a tar file"},
+		"tar":                          {text: diskWith(257, "ustar", disk("name")), refused: "a tar file"},
 		"gzip for a disc":              {text: disk("\x1f\x8b\x08"), iso: true, refused: "Unpack it first"},
 		"web page":                     {text: []byte("\n<!DOCTYPE html><html><body>Not found"), refused: "a web page, not an image"},
 		"web page for a disc":          {text: []byte("<html>"), iso: true, refused: "a web page, not an image"},
@@ -129,7 +129,7 @@ func TestDownloadedImagesAreChecked(t *testing.T) {
 	} {
 		f, err := image.Read(bytes.NewReader(c.text), int64(len(c.text)), true)
 		if err == nil {
-			err = f.Fetched(c.iso)
+			err = f.CheckDownloaded(c.iso)
 		}
 		switch {
 		case c.refused == "" && err != nil:
@@ -139,8 +139,8 @@ func TestDownloadedImagesAreChecked(t *testing.T) {
 		}
 	}
 	for n := range 110 {
-		short := sound(3, nil)[:n]
-		if f, err := image.Read(bytes.NewReader(short), int64(n), true); err == nil && f.Fetched(false) == nil {
+		short := validQcow2(3, nil)[:n]
+		if f, err := image.Read(bytes.NewReader(short), int64(n), true); err == nil && f.CheckDownloaded(false) == nil {
 			t.Errorf("%d bytes of a qcow2 image were taken: %+v", n, f)
 		}
 	}
@@ -154,21 +154,21 @@ func TestClonableImagesAreSelfContained(t *testing.T) {
 		deep                          bool
 		clonable, bootable, forDrives bool
 	}{
-		"qcow2":           {sound(3, nil), true, true, true, false},
-		"spoilt":          {sound(3, u64(40, 1<<40)), true, false, false, false},
-		"not looked into": {sound(3, u64(40, 1<<40)), false, true, true, false},
-		"backing":         {sound(3, u64(8, 1)), false, false, false, false},
+		"qcow2":           {validQcow2(3, nil), true, true, true, false},
+		"spoilt":          {validQcow2(3, u64(40, 1<<40)), true, false, false, false},
+		"not looked into": {validQcow2(3, u64(40, 1<<40)), false, true, true, false},
+		"backing":         {validQcow2(3, u64(8, 1)), false, false, false, false},
 		"vmdk":            {disk("KDMV"), true, false, false, false},
 		"text":            {[]byte("words"), true, true, false, false},
 		"packed":          {disk("\x1f\x8b"), true, true, false, false},
-		"iso":             {at(32769, "CD001", disk("")), true, true, true, true},
-		"qcow2 and iso":   {at(32769, "CD001", sound(3, nil)), true, true, true, false},
+		"iso":             {diskWith(32769, "CD001", disk("")), true, true, true, true},
+		"qcow2 and iso":   {diskWith(32769, "CD001", validQcow2(3, nil)), true, true, true, false},
 	} {
 		f, err := image.Read(bytes.NewReader(c.text), int64(len(c.text)), c.deep)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := [3]bool{f.Clonable("x") == nil, f.Bootable("x") == nil, f.Medium("x") == nil}
+		got := [3]bool{f.CheckClonable("x") == nil, f.CheckBootable("x") == nil, f.CheckISO("x") == nil}
 		if want := [3]bool{c.clonable, c.bootable, c.forDrives}; got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
@@ -195,7 +195,7 @@ func TestQemuImgConfirmsFacts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = image.SecondOpinion(t.Context(), f, facts)
+		err = image.VerifyWithQemuImg(t.Context(), f, facts)
 		if after, _ := f.Stat(); after.Mode() != before.Mode() {
 			t.Errorf("%s: the file's mode was %v and is %v", name, before.Mode(), after.Mode())
 		}
@@ -218,8 +218,8 @@ func TestQemuImgConfirmsFacts(t *testing.T) {
 			t.Fatal(err)
 		}
 		f, err := ask(args[0])
-		if err != nil || f.Fetched(false) != nil || f.Size != 24<<20 {
-			t.Errorf("%s: %+v, %v, %v", args[0], f, err, f.Fetched(false))
+		if err != nil || f.CheckDownloaded(false) != nil || f.Size != 24<<20 {
+			t.Errorf("%s: %+v, %v, %v", args[0], f, err, f.CheckDownloaded(false))
 		}
 	}
 	for name, change := range map[string]func(*image.Facts){
@@ -232,7 +232,7 @@ func TestQemuImgConfirmsFacts(t *testing.T) {
 		}
 		facts := image.Facts{Format: "raw", Size: 24 << 20}
 		change(&facts)
-		if err := image.SecondOpinion(t.Context(), f, facts); err == nil || !strings.Contains(err.Error(), name) && !strings.Contains(err.Error(), "does not accept it") {
+		if err := image.VerifyWithQemuImg(t.Context(), f, facts); err == nil || !strings.Contains(err.Error(), name) && !strings.Contains(err.Error(), "does not accept it") {
 			t.Errorf("%s: %v", name, err)
 		}
 		f.Close()
@@ -246,10 +246,10 @@ func TestQemuImgConfirmsFacts(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add(sound(3, nil), true)
-	f.Add(sound(2, nil), true)
-	f.Add(sound(3, extension(0x44415441)), true)
-	f.Add(sound(3, nil)[:80], false)
+	f.Add(validQcow2(3, nil), true)
+	f.Add(validQcow2(2, nil), true)
+	f.Add(validQcow2(3, extension(0x44415441)), true)
+	f.Add(validQcow2(3, nil)[:80], false)
 	f.Add([]byte("QFI\xfb"), true)
 	f.Add([]byte("# x\n\nversion=1"), true)
 	f.Add([]byte("<!DOCTYPE html>"), false)
@@ -259,6 +259,6 @@ func FuzzRead(f *testing.F) {
 		if err == nil && facts.Size < 0 {
 			t.Errorf("%+v", facts)
 		}
-		_ = facts.Fetched(true)
+		_ = facts.CheckDownloaded(true)
 	})
 }

@@ -32,7 +32,7 @@ const (
 )
 
 // foreign returns the format, other than qcow2, that QEMU would detect by probing; empty: none.
-func foreign(head []byte) string {
+func probedFormat(head []byte) string {
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.magic)) {
 			return m.format
@@ -62,7 +62,7 @@ func isDescriptor(head []byte) bool {
 }
 
 // packed are the magics of formats that contain other files.
-var packed = []struct {
+var archiveMagics = []struct {
 	at          int
 	magic, what string
 }{
@@ -84,7 +84,7 @@ const textBytes = 4 << 10
 
 // contentOf returns what a file without a magic contains if the file is certainly not a disk.
 func contentOf(head []byte) (what string, isPacked bool) {
-	for _, p := range packed {
+	for _, p := range archiveMagics {
 		if len(head) >= p.at && bytes.HasPrefix(head[p.at:], []byte(p.magic)) {
 			return p.what, true
 		}

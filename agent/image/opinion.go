@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	opinionLimit = 10 * time.Second
-	opinionFile  = "/proc/self/fd/3"
+	verifyLimit = 10 * time.Second
+	inputFile  = "/proc/self/fd/3"
 )
 
 // SecondOpinion inspects an open file with qemu-img, as an unprivileged user with low limits. It returns an error if
 // qemu-img reports other facts or a reference to another file.
-func SecondOpinion(ctx context.Context, file *os.File, f Facts) error {
-	ctx, cancel := context.WithTimeout(ctx, opinionLimit)
+func VerifyWithQemuImg(ctx context.Context, file *os.File, f Facts) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
 	defer cancel()
 	limits := []string{"--as=1073741824", "--cpu=10", "--nofile=64", "--core=0", "--fsize=0"}
-	call, err := qemuImg(ctx, limits, "info", "-U", "--output=json", "-f", f.Format, opinionFile)
+	call, err := qemuImg(ctx, limits, "info", "-U", "--output=json", "-f", f.Format, inputFile)
 	if err != nil {
 		return err
 	}
@@ -38,19 +38,19 @@ func SecondOpinion(ctx context.Context, file *os.File, f Facts) error {
 	err = errors.Join(call.run(ctx), back())
 	switch {
 	case ctx.Err() != nil:
-		return doubt("qemu-img did not finish within %s.", opinionLimit)
+		return refuseFile("qemu-img did not finish within %s.", verifyLimit)
 	case err != nil:
-		return doubt("qemu-img does not accept it as a %s image: %s", f.Format, err)
+		return refuseFile("qemu-img does not accept it as a %s image: %s", f.Format, err)
 	}
-	return agrees(out.Bytes(), f)
+	return checkAgreement(out.Bytes(), f)
 }
 
-func doubt(format string, args ...any) error {
+func refuseFile(format string, args ...any) error {
 	return fleet.Errorf(fleet.Invalid, "The file is refused: "+format, args...)
 }
 
 // agrees returns an error if qemu-img's output contradicts the facts.
-func agrees(text []byte, f Facts) error {
+func checkAgreement(text []byte, f Facts) error {
 	var info map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -58,10 +58,10 @@ func agrees(text []byte, f Facts) error {
 		return fmt.Errorf("read the output of qemu-img: %w", err)
 	}
 	if name := referencedFile(info); name != "" {
-		return doubt("qemu-img finds that it refers to another file, %q.", name)
+		return refuseFile("qemu-img finds that it refers to another file, %q.", name)
 	}
 	if info["format"] != f.Format {
-		return doubt("qemu-img detects the format %v, but its header says %s.", info["format"], f.Format)
+		return refuseFile("qemu-img detects the format %v, but its header says %s.", info["format"], f.Format)
 	}
 	size := f.Size
 	if f.Format == "raw" {
@@ -69,10 +69,10 @@ func agrees(text []byte, f Facts) error {
 	}
 	// some products store less than the real size
 	if number, _ := info["virtual-size"].(json.Number); number.String() != strconv.FormatInt(size, 10) && f.Format != "vpc" {
-		return doubt("qemu-img reports a size of %v bytes, but its header says %d.", info["virtual-size"], size)
+		return refuseFile("qemu-img reports a size of %v bytes, but its header says %d.", info["virtual-size"], size)
 	}
 	if crypt, _ := info["encrypted"].(bool); crypt {
-		return doubt("qemu-img finds that it is encrypted.")
+		return refuseFile("qemu-img finds that it is encrypted.")
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func referencedFile(v any) string {
 func isOwnName(name string) bool {
 	graphJSON, isGraph := strings.CutPrefix(name, "json:")
 	if !isGraph {
-		return name == opinionFile
+		return name == inputFile
 	}
 	var node any
 	return json.Unmarshal([]byte(graphJSON), &node) == nil && referencedFile(node) == ""

@@ -74,25 +74,25 @@ func readQcow2(r io.ReaderAt, head []byte, size int64, deep bool) (Facts, error)
 	if !deep || f.Fault != "" {
 		return f, nil
 	}
-	if f.Fault = q.geometry(f.Size); f.Fault != "" {
+	if f.Fault = q.headerFault(f.Size); f.Fault != "" {
 		return f, nil
 	}
 	if err := q.extensions(r, &f); err != nil || f.Fault != "" {
 		return f, err
 	}
-	if f.Fault = q.tables(f.Size); f.Fault != "" {
+	if f.Fault = q.tablesFault(f.Size); f.Fault != "" {
 		return f, nil
 	}
 	var err error
-	if f.Fault, err = q.level1(r); err != nil || f.Fault != "" || f.RefersTo != "" {
+	if f.Fault, err = q.l2TablesFault(r); err != nil || f.Fault != "" || f.RefersTo != "" {
 		return f, err
 	}
-	f.Fault, err = q.data(r)
+	f.Fault, err = q.dataFault(r)
 	return f, err
 }
 
 // geometry validates the header's numbers, and returns the fault as a clause; empty: none.
-func (q *qcow2) geometry(virtual int64) string {
+func (q *qcow2) headerFault(virtual int64) string {
 	clusterBits := q.u32(20)
 	if clusterBits < 9 || clusterBits > 21 {
 		return faultf("its header gives clusters of 2^%d bytes; they have 512 bytes to 2 MiB", clusterBits)
@@ -160,7 +160,7 @@ func (q *qcow2) extensions(r io.ReaderAt, f *Facts) error {
 
 // tables checks that the tables are inside the file and that the L1 table is large enough. It returns the fault as a
 // clause.
-func (q *qcow2) tables(virtual int64) string {
+func (q *qcow2) tablesFault(virtual int64) string {
 	perL2 := q.cluster / 8
 	if q.version == 3 && q.u64(72)&featureExtendedL2 != 0 {
 		perL2 = q.cluster / 16
@@ -172,33 +172,33 @@ func (q *qcow2) tables(virtual int64) string {
 		return faultf("its header gives a table of %d entries", entries)
 	case entries < need:
 		return faultf("its table has %d entries, fewer than the %d that its size requires", entries, need)
-	case !q.inside(q.u64(40), entries*8):
-		return q.outside("cluster table")
+	case !q.isInside(q.u64(40), entries*8):
+		return q.outsideFault("cluster table")
 	case q.u32(56)*q.cluster > maxRefcountBytes || q.u32(56) == 0:
 		return faultf("its header gives a table of reference counts of %d clusters", q.u32(56))
-	case !q.inside(q.u64(48), q.u32(56)*q.cluster):
-		return q.outside("table of reference counts")
+	case !q.isInside(q.u64(48), q.u32(56)*q.cluster):
+		return q.outsideFault("table of reference counts")
 	case q.u32(60) > maxSnapshots:
 		return faultf("its header gives %d snapshots", q.u32(60))
-	case q.u32(60) > 0 && !q.inside(q.u64(64), 40*q.u32(60)):
-		return q.outside("table of snapshots")
+	case q.u32(60) > 0 && !q.isInside(q.u64(64), 40*q.u32(60)):
+		return q.outsideFault("table of snapshots")
 	}
 	return ""
 }
 
-func (q *qcow2) outside(what string) string {
+func (q *qcow2) outsideFault(what string) string {
 	return faultf("its %s lies outside the file, which has %s. It may be cut off", what, fleet.Bytes(q.size))
 }
 
 // inside reports whether a table begins at a cluster after the header and ends in the file, whose last cluster may be
 // incomplete.
-func (q *qcow2) inside(at uint64, length int64) bool {
+func (q *qcow2) isInside(at uint64, length int64) bool {
 	end := (q.size + q.cluster - 1) / q.cluster * q.cluster
 	return at >= uint64(q.cluster) && at%uint64(q.cluster) == 0 && at < uint64(q.size) && length <= end-int64(at)
 }
 
 // level1 checks that every L2 table is inside the file. It returns the fault as a clause.
-func (q *qcow2) level1(r io.ReaderAt) (string, error) {
+func (q *qcow2) l2TablesFault(r io.ReaderAt) (string, error) {
 	left, at := q.u32(36)*8, int64(q.u64(40))
 	part := make([]byte, 64<<10)
 	for left > 0 {
@@ -208,12 +208,12 @@ func (q *qcow2) level1(r io.ReaderAt) (string, error) {
 			return "", err
 		}
 		for i := 0; i+8 <= n; i += 8 {
-			if to := binary.BigEndian.Uint64(text[i:]) & offsetMask; to != 0 && !q.inside(to, q.cluster) {
-				return q.outside("L2 table"), nil
+			if to := binary.BigEndian.Uint64(text[i:]) & offsetMask; to != 0 && !q.isInside(to, q.cluster) {
+				return q.outsideFault("L2 table"), nil
 			}
 		}
 		if n < len(text) {
-			return q.outside("cluster table"), nil
+			return q.outsideFault("cluster table"), nil
 		}
 		left, at = left-int64(n), at+int64(n)
 	}

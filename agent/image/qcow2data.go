@@ -18,8 +18,8 @@ const (
 
 // data checks that all data clusters are inside the file. The reference counts usually prove it. The L2 tables are read
 // only if clusters after the file's end have a count.
-func (q *qcow2) data(r io.ReaderAt) (string, error) {
-	last, err := q.lastCounted(r)
+func (q *qcow2) dataFault(r io.ReaderAt) (string, error) {
+	last, err := q.lastCountedCluster(r)
 	if err != nil || last < 0 || last*q.cluster < q.size {
 		return "", err
 	}
@@ -32,7 +32,7 @@ func (q *qcow2) data(r io.ReaderAt) (string, error) {
 	for i := range q.u32(36) {
 		var entry [8]byte
 		if _, err := r.ReadAt(entry[:], int64(q.u64(40))+8*i); err != nil {
-			return "", tolerant(err)
+			return "", ignoreEOF(err)
 		}
 		at := int64(binary.BigEndian.Uint64(entry[:]) & offsetMask)
 		if at == 0 {
@@ -42,12 +42,12 @@ func (q *qcow2) data(r io.ReaderAt) (string, error) {
 			return "", nil
 		}
 		n, err := r.ReadAt(table, at)
-		if err := tolerant(err); err != nil {
+		if err := ignoreEOF(err); err != nil {
 			return "", err
 		}
 		for e := int64(0); e+8 <= int64(n); e += step {
-			if q.beyond(binary.BigEndian.Uint64(table[e:])) {
-				return q.outside("data"), nil
+			if q.isBeyondEnd(binary.BigEndian.Uint64(table[e:])) {
+				return q.outsideFault("data"), nil
 			}
 		}
 	}
@@ -55,7 +55,7 @@ func (q *qcow2) data(r io.ReaderAt) (string, error) {
 }
 
 // beyond reports whether an L2 entry refers to data after the file's end.
-func (q *qcow2) beyond(entry uint64) bool {
+func (q *qcow2) isBeyondEnd(entry uint64) bool {
 	if entry&entryCompressed != 0 {
 		shift := 62 - (q.u32(20) - 8)
 		return entry&(1<<shift-1) >= uint64(q.size)
@@ -64,10 +64,10 @@ func (q *qcow2) beyond(entry uint64) bool {
 }
 
 // lastCounted returns the last cluster with a reference count; negative: none.
-func (q *qcow2) lastCounted(r io.ReaderAt) (int64, error) {
+func (q *qcow2) lastCountedCluster(r io.ReaderAt) (int64, error) {
 	table := make([]byte, q.u32(56)*q.cluster)
 	n, err := r.ReadAt(table, int64(q.u64(48)))
-	if err := tolerant(err); err != nil {
+	if err := ignoreEOF(err); err != nil {
 		return -1, err
 	}
 	order := int64(4)
@@ -85,7 +85,7 @@ func (q *qcow2) lastCounted(r io.ReaderAt) (int64, error) {
 			return i * inBlock, nil
 		}
 		got, err := r.ReadAt(block, int64(at))
-		if err := tolerant(err); err != nil {
+		if err := ignoreEOF(err); err != nil {
 			return -1, err
 		}
 		for k := got - 1; k >= 0; k-- {
@@ -100,7 +100,7 @@ func (q *qcow2) lastCounted(r io.ReaderAt) (int64, error) {
 }
 
 // tolerant returns the error of a read, or nil if the read only reached the file's end.
-func tolerant(err error) error {
+func ignoreEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
 	}

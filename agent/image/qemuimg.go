@@ -15,10 +15,10 @@ import (
 )
 
 // errNoOpinion is returned if qemu-img is not installed.
-var errNoOpinion = errors.New("qemu-img is not installed, so only Quantix's own checks were run on the image")
+var errNoQemuImg = errors.New("qemu-img is not installed, so only Quantix's own checks were run on the image")
 
 // NoOpinion reports whether err means that qemu-img is missing. Then only this package's own checks apply.
-func NoOpinion(err error) bool { return errors.Is(err, errNoOpinion) }
+func IsQemuImgMissing(err error) bool { return errors.Is(err, errNoQemuImg) }
 
 // imgCall is one run of qemu-img.
 type imgCall struct {
@@ -39,7 +39,7 @@ const maxOutput = 1 << 20
 func qemuImg(ctx context.Context, limits []string, args ...string) (*imgCall, error) {
 	program, err := exec.LookPath("qemu-img")
 	if err != nil {
-		return nil, fmt.Errorf("%w: install qemu-utils", errNoOpinion)
+		return nil, fmt.Errorf("%w: install qemu-utils", errNoQemuImg)
 	}
 	all := append([]string{program}, args...)
 	if limit, err := exec.LookPath("prlimit"); err == nil {

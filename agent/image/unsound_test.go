@@ -18,7 +18,7 @@ func unsoundOf(t *testing.T, text []byte) string {
 	if err != nil {
 		return err.Error()
 	}
-	return f.Unsound()
+	return f.InvalidReason()
 }
 
 // Images written by QEMU's tools are valid, and invalid when truncated at any point.
@@ -68,19 +68,19 @@ func TestNonImagesAreInvalid(t *testing.T) {
 		text []byte
 		says string
 	}{
-		"a whole image":     {sound(3, nil), ""},
-		"a disk":            {at(510, "\x55\xaa", disk("\xeb\x63")), ""},
-		"a disc":            {at(32769, "CD001", disk("")), ""},
+		"a whole image":     {validQcow2(3, nil), ""},
+		"a disk":            {diskWith(510, "\x55\xaa", disk("\xeb\x63")), ""},
+		"a disc":            {diskWith(32769, "CD001", disk("")), ""},
 		"nothing":           {nil, "It is empty"},
-		"encrypted":         {sound(3, u32(32, 1)), "The file is encrypted"},
-		"encrypted by LUKS": {sound(3, extension(0x0537be77)), "The file is encrypted"},
+		"encrypted":         {validQcow2(3, u32(32, 1)), "The file is encrypted"},
+		"encrypted by LUKS": {validQcow2(3, extension(0x0537be77)), "The file is encrypted"},
 		"LUKS itself":       {disk("LUKS\xba\xbe"), "The file is encrypted"},
-		"a data file":       {sound(3, u64(72, 4)), "The file refers to an external data file"},
-		"a backing file":    {sound(3, u64(8, 200)), "The file refers to a backing file"},
-		"no table":          {sound(3, nil)[:2*cluster], "The file is invalid"},
-		"half a header":     {sound(3, nil)[:40], "cut off"},
+		"a data file":       {validQcow2(3, u64(72, 4)), "The file refers to an external data file"},
+		"a backing file":    {validQcow2(3, u64(8, 200)), "The file refers to a backing file"},
+		"no table":          {validQcow2(3, nil)[:2*cluster], "The file is invalid"},
+		"half a header":     {validQcow2(3, nil)[:40], "cut off"},
 		"a packed file":     {disk("\x1f\x8b\x08"), "Unpack it first"},
-		"counts beyond":     {sound(3, u64(cluster, 1<<40)), ""}, // an unused table: QEMU repairs it
+		"counts beyond":     {validQcow2(3, u64(cluster, 1<<40)), ""}, // an unused table: QEMU repairs it
 	} {
 		if why := unsoundOf(t, c.text); c.says == "" && why != "" || !strings.Contains(why, c.says) {
 			t.Errorf("%s: %q, want %q", name, why, c.says)

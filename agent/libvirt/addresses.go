@@ -25,25 +25,25 @@ const (
 )
 
 // nicAddresses maps the MAC address of each NIC of a guest to the NIC's IP addresses.
-type cards map[string][]fleet.SeenAddress
+type nicAddresses map[string][]fleet.SeenAddress
 
 // addressesOf returns the last known IP addresses of each running guest, by MAC address. A background read refreshes
 // the addresses, four guests at a time.
-func (b *Backend) addressesOf(ctx context.Context, all []sighted) map[fleet.VMID]cards {
-	running := slices.DeleteFunc(slices.Clone(all), func(s sighted) bool { return s.live == nil || len(s.live.nics) == 0 })
-	look := func() (map[fleet.VMID]cards, error) {
+func (b *Backend) addressesOf(ctx context.Context, all []observedDomain) map[fleet.VMID]nicAddresses {
+	running := slices.DeleteFunc(slices.Clone(all), func(s observedDomain) bool { return s.live == nil || len(s.live.nics) == 0 })
+	look := func() (map[fleet.VMID]nicAddresses, error) {
 		c, err := dial(b.life, b.socket)
 		if err != nil {
 			return nil, err
 		}
-		defer c.hangUp()
-		found := make([]cards, len(running))
+		defer c.disconnect()
+		found := make([]nicAddresses, len(running))
 		var g errgroup.Group
 		g.SetLimit(4)
 		for i, s := range running {
 			g.Go(func() (err error) {
-				found[i], err = call(b.life, c, func(l *golibvirt.Libvirt) (cards, error) {
-					return addresses(l, s.ref, b.guests.nicsOf(s)), nil
+				found[i], err = call(b.life, c, func(l *golibvirt.Libvirt) (nicAddresses, error) {
+					return readAddresses(l, s.ref, b.guests.nicsOf(s)), nil
 				})
 				return err
 			})
@@ -51,11 +51,11 @@ func (b *Backend) addressesOf(ctx context.Context, all []sighted) map[fleet.VMID
 		if err := g.Wait(); err != nil {
 			return nil, err
 		}
-		out := make(map[fleet.VMID]cards, len(running))
+		out := make(map[fleet.VMID]nicAddresses, len(running))
 		for i, s := range running {
 			out[s.id] = found[i]
 		}
-		b.arpHistory.remember(out, time.Now())
+		b.arpHistory.addRecent(out, time.Now())
 		return out, nil
 	}
 	return b.addresses.read(ctx, addressesAge, addressesPatience, look).value
@@ -63,7 +63,7 @@ func (b *Backend) addressesOf(ctx context.Context, all []sighted) map[fleet.VMID
 
 // sources lists the address sources that libvirt offers, most reliable first. The guest agent, see guests, is more
 // reliable than both.
-var sources = []struct {
+var addressSources = []struct {
 	ask    golibvirt.DomainInterfaceAddressesSource
 	source fleet.AddressSource
 }{
@@ -73,12 +73,12 @@ var sources = []struct {
 
 // addresses merges the guest agent's addresses with the DHCP leases of libvirt's networks and the host's ARP table. A
 // source that fails adds no address.
-func addresses(l *golibvirt.Libvirt, ref golibvirt.Domain, reported cards) cards {
-	out := cards{}
+func readAddresses(l *golibvirt.Libvirt, ref golibvirt.Domain, reported nicAddresses) nicAddresses {
+	out := nicAddresses{}
 	for mac, all := range reported {
 		out[mac] = slices.Clone(all)
 	}
-	for _, s := range sources {
+	for _, s := range addressSources {
 		if found, err := l.DomainInterfaceAddresses(ref, uint32(s.ask), 0); err == nil {
 			out.add(found, s.source)
 		}
@@ -87,7 +87,7 @@ func addresses(l *golibvirt.Libvirt, ref golibvirt.Domain, reported cards) cards
 }
 
 // add merges the addresses of one source. It skips loopback and link-local addresses; each NIC's list stays sorted.
-func (k cards) add(found []golibvirt.DomainInterface, by fleet.AddressSource) {
+func (k nicAddresses) add(found []golibvirt.DomainInterface, by fleet.AddressSource) {
 	for _, n := range found {
 		if len(n.Hwaddr) == 0 {
 			continue
@@ -95,14 +95,14 @@ func (k cards) add(found []golibvirt.DomainInterface, by fleet.AddressSource) {
 		mac := strings.ToLower(n.Hwaddr[0])
 		for _, a := range n.Addrs {
 			if ip := net.ParseIP(a.Addr); ip != nil && ip.IsGlobalUnicast() {
-				k.note(mac, ip.String(), by)
+				k.addAddress(mac, ip.String(), by)
 			}
 		}
 	}
 }
 
 // note adds one address and its source to the NIC's list, which has at most maxAddresses entries.
-func (k cards) note(mac, ip string, by fleet.AddressSource) {
+func (k nicAddresses) addAddress(mac, ip string, by fleet.AddressSource) {
 	all := k[mac]
 	i, known := slices.BinarySearchFunc(all, ip, func(a fleet.SeenAddress, ip string) int { return cmp.Compare(a.IP, ip) })
 	switch {
@@ -114,7 +114,7 @@ func (k cards) note(mac, ip string, by fleet.AddressSource) {
 }
 
 // plain returns the IP addresses without their sources.
-func plain(seen []fleet.SeenAddress) (ips []string) {
+func addressIPs(seen []fleet.SeenAddress) (ips []string) {
 	for _, a := range seen {
 		ips = append(ips, a.IP)
 	}
@@ -133,7 +133,7 @@ type arpKey struct {
 
 // remember adds addresses from recent ARP entries to found, for NICs without an address from another source. It is not
 // safe for concurrent use.
-func (h *arpHistory) remember(found map[fleet.VMID]cards, now time.Time) {
+func (h *arpHistory) addRecent(found map[fleet.VMID]nicAddresses, now time.Time) {
 	current := map[arpKey]time.Time{}
 	for vm, k := range found {
 		for mac, all := range k {
@@ -151,7 +151,7 @@ func (h *arpHistory) remember(found map[fleet.VMID]cards, now time.Time) {
 		}
 		reported := slices.ContainsFunc(k[was.mac], func(a fleet.SeenAddress) bool { return a.By[0] != fleet.FromARP })
 		if !reported {
-			k.note(was.mac, was.ip, fleet.FromARP)
+			k.addAddress(was.mac, was.ip, fleet.FromARP)
 			current[was] = at
 		}
 	}

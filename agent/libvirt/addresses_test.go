@@ -25,7 +25,7 @@ func TestReportedAddressesAreLimitedPerNIC(t *testing.T) {
 	for i := range 5000 {
 		ips = append(ips, fmt.Sprintf("10.1.%d.%d", i/250, i%250))
 	}
-	k := cards{}
+	k := nicAddresses{}
 	k.add([]golibvirt.DomainInterface{iface("52:54:00:00:00:01", ips...)}, fleet.FromAgent)
 	if n := len(k["52:54:00:00:00:01"]); n != maxAddresses {
 		t.Errorf("%d addresses are reported", n)
@@ -34,7 +34,7 @@ func TestReportedAddressesAreLimitedPerNIC(t *testing.T) {
 
 func TestAddressesListTheirSources(t *testing.T) {
 	t.Parallel()
-	k := cards{}
+	k := nicAddresses{}
 	k.add([]golibvirt.DomainInterface{iface("52:54:00:00:00:0A", "10.0.0.9", "fe80::1", "127.0.0.1", "10.0.0.5"), iface("", "10.9.9.9")}, fleet.FromAgent)
 	k.add([]golibvirt.DomainInterface{iface("52:54:00:00:00:0a", "10.0.0.5"), {}}, fleet.FromLease)
 	k.add([]golibvirt.DomainInterface{iface("52:54:00:00:00:0a", "10.0.0.7", "10.0.0.5")}, fleet.FromARP)
@@ -56,13 +56,13 @@ func TestAddressFromARPStaysAfterKernelDropsIt(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	see := func(after time.Duration, by ...fleet.AddressSource) []string {
 		now = now.Add(after)
-		k := cards{}
+		k := nicAddresses{}
 		for _, b := range by {
-			k.note("m", map[fleet.AddressSource]string{fleet.FromARP: "10.0.0.7", fleet.FromLease: "10.0.0.8"}[b], b)
+			k.addAddress("m", map[fleet.AddressSource]string{fleet.FromARP: "10.0.0.7", fleet.FromLease: "10.0.0.8"}[b], b)
 		}
-		found := map[fleet.VMID]cards{"vm": k}
-		h.remember(found, now)
-		return plain(found["vm"]["m"])
+		found := map[fleet.VMID]nicAddresses{"vm": k}
+		h.addRecent(found, now)
+		return addressIPs(found["vm"]["m"])
 	}
 	for _, c := range []struct {
 		after time.Duration

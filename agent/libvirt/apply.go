@@ -21,16 +21,16 @@ func (b *Backend) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	act := "apply " + in.VM.Name
 	unlock, err := b.vms.lock(ctx, in.VM.ID)
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer unlock()
-	files, err := b.shareFiles(ctx, in)
+	files, err := b.lockFilesShared(ctx, in)
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer files.unlock()
-	b.assigned.note(in.Pools)
-	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+	b.assignedPools.record(in.Pools)
+	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		a := applying{Backend: b, c: c, in: in}
 		return a.run(ctx)
 	}))
@@ -38,7 +38,7 @@ func (b *Backend) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 
 // shareFiles takes shared locks on the files that the VM's definition will name, so that no volume job changes them
 // meanwhile.
-func (b *Backend) shareFiles(ctx context.Context, in hypervisor.Apply) (files unlockers, err error) {
+func (b *Backend) lockFilesShared(ctx context.Context, in hypervisor.Apply) (files unlockers, err error) {
 	refs := make([]fleet.Volref, 0, 2*len(in.VM.Spec.Disks)+1)
 	for _, d := range in.VM.Spec.Disks {
 		if refs = append(refs, d.Ref()); d.Image != nil {
@@ -49,11 +49,11 @@ func (b *Backend) shareFiles(ctx context.Context, in hypervisor.Apply) (files un
 		refs = append(refs, m.Volref)
 	}
 	for _, ref := range refs {
-		p, wrong := placeOf(ref, in.Pools)
+		p, wrong := localVolumeOf(ref, in.Pools)
 		if wrong != nil {
 			continue // the code that needs the volume reports this error
 		}
-		unlock, err := b.volumeLocks.share(ctx, p.path())
+		unlock, err := b.volumeLocks.lockShared(ctx, p.path())
 		if err != nil {
 			files.unlock()
 			return nil, err
@@ -71,7 +71,7 @@ type applying struct {
 }
 
 func (a *applying) run(ctx context.Context) error {
-	old, err := a.existing(ctx)
+	old, err := a.existingDomain(ctx)
 	if err != nil {
 		return err
 	}
@@ -79,28 +79,28 @@ func (a *applying) run(ctx context.Context) error {
 		return a.create(ctx)
 	}
 	if old.transient && !a.in.Reapply {
-		return hypervisor.Refusal(hypervisor.Undefined())
+		return hypervisor.Refusal(hypervisor.UndefinedFault())
 	}
 	return a.redefine(ctx, *old)
 }
 
 // existing returns the VM's current domain, or nil if there is none. It refuses a domain that Quantix does not manage.
-func (a *applying) existing(ctx context.Context) (*sighted, error) {
+func (a *applying) existingDomain(ctx context.Context) (*observedDomain, error) {
 	uuid, err := parseUUID(a.in.VM.ID)
 	if err != nil {
 		return nil, err
 	}
-	a.domains.forget(uuid)
-	s, err := a.seeOn(ctx, a.c, a.in.VM.ID)
+	a.domains.invalidate(uuid)
+	s, err := a.readDomainOn(ctx, a.c, a.in.VM.ID)
 	switch {
 	case is(err, golibvirt.ErrNoDomain):
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case !s.ours:
-		return nil, notOurs()
+	case !s.managed:
+		return nil, errUnmanaged()
 	}
-	return &s, a.reached(s)
+	return &s, a.refuseLost(s)
 }
 
 // create defines a VM without a definition: a new VM, or one whose definition an administrator removed.
@@ -111,7 +111,7 @@ func (a *applying) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x, err := a.first(ctx)
+	x, err := a.baseDefinition(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,11 +121,11 @@ func (a *applying) create(ctx context.Context) error {
 	if err := a.filterNICs(ctx); err != nil {
 		return err
 	}
-	return a.underName(ctx, func(name string) error {
+	return a.withFreeName(ctx, func(name string) error {
 		in.name, in.mark = name, a.mark(hypervisor.NewApplied(a.in, name, "", nil), "")
 		edit(x, in)
 		addPorts(x)
-		if _, err := tellMTU(ctx, a.c, x); err != nil {
+		if _, err := setNICMTUs(ctx, a.c, x); err != nil {
 			return err
 		}
 		return a.define(ctx, x)
@@ -134,8 +134,8 @@ func (a *applying) create(ctx context.Context) error {
 
 // redefine changes the definition where the wanted spec differs from the last applied one. It skips the write if the
 // definition stays the same, unless the domain has no persistent definition.
-func (a *applying) redefine(ctx context.Context, old sighted) error {
-	defer a.domains.forget(old.ref.UUID)
+func (a *applying) redefine(ctx context.Context, old observedDomain) error {
+	defer a.domains.invalidate(old.ref.UUID)
 	// The secure XML includes the VNC password that an administrator set; redefining without it would lose the
 	// password.
 	x, err := readXML(ctx, a.c, old.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
@@ -147,18 +147,18 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 		return err
 	}
 	was := old.applied
-	if was == nil || a.in.Unknown(old.mark.Generation, *was) {
-		if was, err = a.assume(ctx, old, x); err != nil {
+	if was == nil || a.in.HasUnknownBase(old.mark.Generation, *was) {
+		if was, err = a.deriveApplied(ctx, old, x); err != nil {
 			return err
 		}
 	}
-	is := definedOf(x, *was, a.assigned.volumeAt)
+	is := definedOf(x, *was, a.assignedPools.volumeAt)
 	plan := hypervisor.Plan(*was, is, a.in.VM, a.in.Reapply)
 	in, err := a.prepare(ctx, &old, was, plan)
 	if err != nil {
 		return err
 	}
-	if err := a.dropSnapped(plan.DropDisks); err != nil {
+	if err := a.refuseSnapshotDisks(plan.DropDisks); err != nil {
 		return err
 	}
 	if err := a.makeSeed(ctx, is.Spec.FirstBoot, &in); err != nil {
@@ -176,7 +176,7 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	}
 	in.name, in.mark = old.ref.Name, a.mark(hypervisor.NewApplied(a.in, domain, oldName, was.Pools), old.mark.Mark)
 	edit(x, in)
-	if _, err := tellMTU(ctx, a.c, x); err != nil {
+	if _, err := setNICMTUs(ctx, a.c, x); err != nil {
 		return err
 	}
 	after, err := textOf(x)
@@ -190,36 +190,36 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 		}
 	}
 	if old.live == nil {
-		if err := a.keepMdevs(x); err != nil {
+		if err := a.removeOtherMdevs(x); err != nil {
 			return err
 		}
 	} else {
-		if err := a.refilter(ctx, old, x); err != nil {
+		if err := a.updateLiveFilters(ctx, old, x); err != nil {
 			return err
 		}
-		if err := a.plug(ctx, old, plan, old.mark.Generation == a.in.VM.Generation); err != nil {
+		if err := a.hotPlugChanges(ctx, old, plan, old.mark.Generation == a.in.VM.Generation); err != nil {
 			return err
 		}
 	}
-	if err := a.sweepSeeds(ctx, x, old.live); err != nil {
+	if err := a.removeUnusedSeeds(ctx, x, old.live); err != nil {
 		return err
 	}
 	return a.dropFilters(ctx, a.c, a.in.VM.ID, a.in.VM.Spec.NICs)
 }
 
 // assume derives the last applied spec from the definition x, for a definition without a usable record of that spec.
-func (a *applying) assume(ctx context.Context, old sighted, x *libvirtxml.Domain) (*hypervisor.Applied, error) {
+func (a *applying) deriveApplied(ctx context.Context, old observedDomain, x *libvirtxml.Domain) (*hypervisor.Applied, error) {
 	domain, was := a.in.VM.Name, ""
-	if p := old.pending(); p != "" {
+	if p := old.pendingName(); p != "" {
 		domain, was = p, old.ref.Name
 	}
-	here := definedOf(x, hypervisor.NewApplied(a.in, domain, was, nil), a.assigned.volumeAt)
+	here := definedOf(x, hypervisor.NewApplied(a.in, domain, was, nil), a.assignedPools.volumeAt)
 	var failed error
-	out := hypervisor.Assumed(a.in, domain, was, func(d fleet.Disk) bool {
-		if slices.ContainsFunc(here.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) || slices.Contains(a.in.Made, d.Ref()) {
+	out := hypervisor.AssumeApplied(a.in, domain, was, func(d fleet.Disk) bool {
+		if slices.ContainsFunc(here.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) || slices.Contains(a.in.CreatedDisks, d.Ref()) {
 			return false
 		}
-		p, err := placeOf(d.Ref(), a.in.Pools)
+		p, err := localVolumeOf(d.Ref(), a.in.Pools)
 		there := false
 		switch {
 		case err == nil && p.block():
@@ -246,8 +246,8 @@ func (a *applying) mark(applied hypervisor.Applied, had string) mark {
 
 // prepare resolves the planned changes to paths of this host and creates the disks that were never created. It checks
 // all disks before it creates the first one.
-func (a *applying) prepare(ctx context.Context, old *sighted, was *hypervisor.Applied, plan hypervisor.Edit) (intent, error) {
-	in, places, missing, err := a.judge(ctx, old, was, plan)
+func (a *applying) prepare(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.Edit) (definitionEdit, error) {
+	in, places, missing, err := a.checkPlan(ctx, old, was, plan)
 	if err != nil {
 		return in, err
 	}
@@ -266,9 +266,9 @@ func (a *applying) prepare(ctx context.Context, old *sighted, was *hypervisor.Ap
 
 // check looks for one disk and returns false if the disk was never created. It refuses a disk that was created but is
 // now missing.
-func (a *applying) check(ctx context.Context, p place, old *sighted, was *hypervisor.Applied) (made bool, err error) {
+func (a *applying) checkDiskExists(ctx context.Context, p localVolume, old *observedDomain, was *hypervisor.Applied) (made bool, err error) {
 	path := p.path()
-	made = slices.Contains(a.in.Made, p.ref()) || was != nil && slices.ContainsFunc(was.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == p.ref() })
+	made = slices.Contains(a.in.CreatedDisks, p.ref()) || was != nil && slices.ContainsFunc(was.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == p.ref() })
 	named := false
 	if old != nil {
 		alias := diskAlias(p.ref())
@@ -277,14 +277,14 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *hyperv
 		}
 	}
 	if !made {
-		if err := a.pools.answers(p.pool.Name); err != nil {
+		if err := a.pools.checkAnswers(p.pool.Name); err != nil {
 			return false, fmt.Errorf("disk %d: %w", p.number, err)
 		}
 	}
 	if p.block() {
 		return a.checkBlock(ctx, p, made, named)
 	}
-	why, err := a.absent(ctx, a.c, p.pool.Name, path)
+	why, err := a.whyUnavailable(ctx, a.c, p.pool.Name, path)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
@@ -295,7 +295,7 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *hyperv
 	case why == hypervisor.PoolInactive && !made:
 		return false, fleet.Errorf(fleet.Conflict, "The pool %s of disk %d is not active on %s. Start the pool.", p.pool.Name, p.number, hostname())
 	case why != "":
-		return false, hypervisor.Refusal(hypervisor.MissingDisk(p.number, p.ref(), p.pool.Name, hostname(), why))
+		return false, hypervisor.Refusal(hypervisor.MissingDiskFault(p.number, p.ref(), p.pool.Name, hostname(), why))
 	case named:
 		return true, nil
 	}
@@ -303,7 +303,7 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *hyperv
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
 	}
 	if p.secret {
-		if err := a.hasDiskSecret(ctx, a.c, p); err != nil {
+		if err := a.checkDiskSecret(ctx, a.c, p); err != nil {
 			return false, fmt.Errorf("disk %d: %w", p.number, err)
 		}
 	}
@@ -311,16 +311,16 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *hyperv
 }
 
 // intent resolves the planned changes to paths of this host.
-func (a *applying) intent(plan hypervisor.Edit) (intent, []place, error) {
-	in := intent{Edit: plan, spec: a.in.VM.Spec}
+func (a *applying) resolveEdit(plan hypervisor.Edit) (definitionEdit, []localVolume, error) {
+	in := definitionEdit{Edit: plan, spec: a.in.VM.Spec}
 	for _, n := range plan.NICs {
 		if n.MAC == "" {
 			return in, nil, fleet.Errorf(fleet.Invalid, "A NIC has no MAC address. Set a MAC address.")
 		}
 	}
-	var places []place
+	var places []localVolume
 	for _, d := range plan.Disks {
-		p, err := placeOf(d.Ref(), a.in.Pools)
+		p, err := localVolumeOf(d.Ref(), a.in.Pools)
 		if err != nil {
 			return in, nil, err
 		}
@@ -328,14 +328,14 @@ func (a *applying) intent(plan hypervisor.Edit) (intent, []place, error) {
 		p.format = d.FileFormat()
 		p.size, p.existing, p.shared, p.secret = d.SizeBytes, d.Existing, d.Shareable, d.Encryption != ""
 		if d.Image != nil {
-			image, err := placeOf(*d.Image, a.in.Pools)
+			image, err := localVolumeOf(*d.Image, a.in.Pools)
 			p.image, p.noImage = &image, err
-			p.library, p.overlay = d.VersionID != "", d.Overlay
+			p.inLibrary, p.overlay = d.VersionID != "", d.Overlay
 		}
 		places = append(places, p)
 	}
 	if plan.Has("iso") && in.spec.ISO != nil {
-		iso, err := placeOf(*in.spec.ISO, a.in.Pools)
+		iso, err := localVolumeOf(*in.spec.ISO, a.in.Pools)
 		if err == nil && iso.block() {
 			err = fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which has no ISO images. Choose an ISO image of another pool.", iso.pool.Name)
 		}
@@ -350,7 +350,7 @@ func (a *applying) intent(plan hypervisor.Edit) (intent, []place, error) {
 }
 
 // checkUsers refuses disks that another domain of the host uses: two guests writing to one image corrupt it.
-func (a *applying) checkUsers(ctx context.Context, places []place) error {
+func (a *applying) checkUsers(ctx context.Context, places []localVolume) error {
 	if len(places) == 0 {
 		return nil
 	}

@@ -53,7 +53,7 @@ type Backend struct {
 	ended  sync.WaitGroup
 
 	subscribers subscribers
-	vms         locks[fleet.VMID]
+	vms         keyLocks[fleet.VMID]
 	volumeLocks fileLocks
 	// snapshotsRead locks the files of each VM's snapshots while new disks are copied from them.
 	snapshotsRead fileLocks
@@ -61,31 +61,31 @@ type Backend struct {
 	seeds         seed.Store
 	devices       machine.Devices
 	domains       domainCache
-	assigned      assigned
+	assignedPools      assignedPools
 	ioErrors      ioErrors
 	watchdogs     watchdogs
 	execs         execs
-	addresses     watch[map[fleet.VMID]cards]
+	addresses     watch[map[fleet.VMID]nicAddresses]
 	arpHistory    arpHistory
 	guests        guests
 	disks         diskSizes
 	files         fileWatches
 	pools         poolWatches
 	nets          networkWatch
-	filterLocks   locks[fleet.SecurityGroupID]
+	filterLocks   keyLocks[fleet.SecurityGroupID]
 	filters       *state.FilterBook
 	filterMu      sync.Mutex // held while a filter is written and recorded, or compared with the record
-	changed       watch[map[string]string]
+	filterChanges       watch[map[string]string]
 	caps          watch[capabilities]
 
-	metering watch[[]wire.Meter]
-	counting watch[[]hypervisor.CountedNIC]
+	meterWatch watch[[]wire.Meter]
+	filterCountWatch watch[[]hypervisor.CountedNIC]
 
 	mu      sync.Mutex
 	reader  *conn // state connection; nil while libvirtd is unreachable, for the reason in lost
-	lost    error
+	lostReason    error
 	version string
-	last    *wire.State // the host state that the newest Snapshot returned
+	lastState    *wire.State // the host state that the newest Snapshot returned
 }
 
 var _ hypervisor.Hypervisor = (*Backend)(nil)
@@ -121,7 +121,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	b.life, b.end = context.WithCancel(context.Background())
 	link, err := b.connect(ctx)
 	if err != nil {
-		b.away(err)
+		b.setUnreachable(err)
 	}
 	b.ended.Go(func() { b.keepConnected(link) })
 	return b, nil
@@ -135,34 +135,34 @@ func (b *Backend) Close() error {
 }
 
 // reading returns the state connection, or the reason why there is none.
-func (b *Backend) reading(ctx context.Context) (*conn, error) {
+func (b *Backend) stateConn(ctx context.Context) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.reader == nil {
-		return nil, b.lost
+		return nil, b.lostReason
 	}
 	return b.reader, nil
 }
 
 // order runs f with a connection of its own, then closes the connection and wakes the subscribers.
-func (b *Backend) order(ctx context.Context, f func(context.Context, *conn) error) error {
-	ctx, cancel := b.alive(ctx)
+func (b *Backend) withConn(ctx context.Context, f func(context.Context, *conn) error) error {
+	ctx, cancel := b.cancelOnClose(ctx)
 	defer cancel()
 	c, err := dial(ctx, b.socket)
 	if err != nil {
 		return err
 	}
-	defer c.hangUp()
+	defer c.disconnect()
 	defer b.subscribers.wake()
 	return f(ctx, c)
 }
 
 // inAct prefixes err with the action, such as "start web-01". A refusal stays unchanged, because its text is a complete
 // sentence.
-func inAct(act string, err error) error {
+func wrapAction(act string, err error) error {
 	var refusal *fleet.Error
 	if err == nil || errors.As(err, &refusal) {
 		return err
@@ -171,7 +171,7 @@ func inAct(act string, err error) error {
 }
 
 // alive returns a copy of ctx that Close also cancels. The caller must call the returned function at the end.
-func (b *Backend) alive(ctx context.Context) (context.Context, context.CancelFunc) {
+func (b *Backend) cancelOnClose(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(b.life, cancel)
 	return ctx, func() { stop(); cancel() }

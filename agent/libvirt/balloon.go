@@ -12,7 +12,7 @@ import (
 
 // Balloons implements hypervisor.Guests.
 func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.Balloon, err error) {
-	err = b.order(ctx, func(ctx context.Context, c *conn) error {
+	err = b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		const what = golibvirt.DomainStatsState | golibvirt.DomainStatsBalloon
 		const which = golibvirt.ConnectGetAllDomainsStatsActive | golibvirt.ConnectGetAllDomainsStatsNowait
 		stats, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
@@ -23,7 +23,7 @@ func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.Balloon, err e
 		}
 		for _, s := range stats {
 			p := params(s.Params)
-			d, err := b.look(ctx, c, s.Dom)
+			d, err := b.readDomain(ctx, c, s.Dom)
 			switch {
 			case is(err, golibvirt.ErrNoDomain):
 			case err != nil:
@@ -40,7 +40,7 @@ func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.Balloon, err e
 // minMiB returns the running guest's memory minimum in MiB. The host never shrinks the balloon below the minimum.
 // minMiB returns 0 if the guest has no ballooning.
 func (d *domain) minMiB() int {
-	if !d.ours || d.applied == nil || d.live == nil || d.live.parts.Devices.Balloon == "none" {
+	if !d.managed || d.applied == nil || d.live == nil || d.live.parts.Devices.Balloon == "none" {
 		return 0
 	}
 	return d.applied.Spec.Memory.MinMiB
@@ -55,7 +55,7 @@ func (d *domain) maxMiB() int {
 }
 
 // left returns the memory in MiB that the balloon leaves to the guest, or 0 if the guest has its maximum memory.
-func (d *domain) left() int {
+func (d *domain) balloonMiB() int {
 	if d.minMiB() == 0 {
 		return 0
 	}
@@ -67,7 +67,7 @@ func (d *domain) left() int {
 
 // SetBalloon implements hypervisor.Guests.
 func (b *Backend) SetBalloon(ctx context.Context, id fleet.VMID, mib int) error {
-	return b.onVM(ctx, id, "set the balloon of", func(l *golibvirt.Libvirt, s sighted) error {
+	return b.withVM(ctx, id, "set the balloon of", func(l *golibvirt.Libvirt, s observedDomain) error {
 		if s.minMiB() == 0 || mib < s.minMiB() {
 			return nil
 		}

@@ -15,7 +15,7 @@ import (
 
 // bandwidthTime bounds the probe of the kernel's traffic control. The probe takes milliseconds, longer while the
 // kernel loads modules.
-const bandwidthTime = 5 * time.Second
+const bandwidthTimeout = 5 * time.Second
 
 // bandwidthSteps are the tc commands that libvirt runs for a NIC's <bandwidth>: first those for traffic to the device,
 // then those for traffic from the device. module is the kernel module that the command needs. The failure of a step is
@@ -38,7 +38,7 @@ var failedStep = regexp.MustCompile(`(?m)^Command failed -:(\d+)$`)
 // device of a temporary network namespace. Modules loaded by the probe stay loaded, as after the first guest with a
 // limit. If the agent has no permission for the probe, bandwidthGaps reports no gap.
 func bandwidthGaps(ctx context.Context, tc func(ctx context.Context, batch string) (output string, err error)) []fleet.VMGap {
-	ctx, cancel := context.WithTimeout(ctx, bandwidthTime)
+	ctx, cancel := context.WithTimeout(ctx, bandwidthTimeout)
 	defer cancel()
 	var batch strings.Builder
 	for _, s := range bandwidthSteps {

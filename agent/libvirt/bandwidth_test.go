@@ -71,7 +71,7 @@ func TestBandwidthProbeEndsWhenTCHangs(t *testing.T) {
 
 func TestNICLimitGapsNameSpecFields(t *testing.T) {
 	t.Parallel()
-	used := fleet.VMSpec{NICs: []fleet.NIC{{Limits: fleet.NICLimits{InKiB: 10, OutKiB: 20}}}}.Used()
+	used := fleet.VMSpec{NICs: []fleet.NIC{{Limits: fleet.NICLimits{InKiB: 10, OutKiB: 20}}}}.UsedFields()
 	for i, g := range fleet.NICLimitGaps("why") {
 		if used[i].Name != g.Field {
 			t.Errorf("the gap %s names no field: %+v", g.Field, used)

@@ -25,7 +25,7 @@ func TestSecurityGroupsRefusedWhenIptablesSkipsBridges(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		switch err := bridgeFilteringOff(dir); {
+		switch err := checkBridgeFiltering(dir); {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("iptables %q, ip6tables %q: %v", c.four, c.six, err)
 		}

@@ -24,7 +24,7 @@ const (
 // capabilities describes the guests that this host can run.
 type capabilities struct {
 	arch       string
-	kinds      []kind // best first
+	kinds      []acceleratorKind // best first
 	firmware   []fleet.Firmware
 	secureBoot bool   // at least one firmware supports secure boot
 	spice      bool   // QEMU supports SPICE
@@ -37,14 +37,14 @@ type capabilities struct {
 }
 
 // kind is one accelerator that guests can run with.
-type kind struct {
+type acceleratorKind struct {
 	accelerator string   // "kvm" or "qemu"
 	machines    []string // the entries of machines that QEMU supports
 	cpuModes    []string
 }
 
 // abilities returns the capabilities as Snapshot reports them. They are empty until libvirtd has probed QEMU.
-func (b *Backend) abilities(ctx context.Context) fleet.Inventory {
+func (b *Backend) capabilityInventory(ctx context.Context) fleet.Inventory {
 	var inv fleet.Inventory
 	s := b.caps.read(ctx, capsAge, capsPatience, b.readCapabilities)
 	for _, k := range s.value.kinds {
@@ -106,7 +106,7 @@ func (b *Backend) readCapabilities() (capabilities, error) {
 	if err != nil {
 		return capabilities{}, err
 	}
-	defer c.hangUp()
+	defer c.disconnect()
 	caps, err := call(b.life, c, queryCapabilities)
 	if err == nil {
 		caps.bandwidth = bandwidthGaps(b.life, trafficControl)
@@ -131,11 +131,11 @@ func queryCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 		return capabilities{}, err
 	}
 	for _, accelerator := range accelerators(host, caps.arch) {
-		k := kind{accelerator: accelerator}
+		k := acceleratorKind{accelerator: accelerator}
 		for _, machine := range machines {
 			// libvirt returns an error for a combination that it cannot run.
 			text, err := l.ConnectGetDomainCapabilities(nil, golibvirt.OptString{caps.arch}, golibvirt.OptString{machine}, golibvirt.OptString{accelerator}, 0)
-			if err != nil && !answered(err) {
+			if err != nil && !isLibvirtError(err) {
 				return capabilities{}, err
 			}
 			var x libvirtxml.DomainCaps
@@ -221,7 +221,7 @@ func secureFirmware(x libvirtxml.DomainCaps) bool {
 }
 
 // cpu returns the default CPU of guests: the host's model with KVM, otherwise all features that emulation offers.
-func (k kind) cpu() *libvirtxml.DomainCPU {
+func (k acceleratorKind) cpu() *libvirtxml.DomainCPU {
 	modes := []string{"host-model", "host-passthrough"}
 	if k.accelerator != "kvm" {
 		modes = []string{"maximum"}

@@ -163,7 +163,7 @@ func (g *cluster) run(name string, args ...string) string {
 }
 
 // tell logs the cluster's state, because a pool that does not recover may be the cluster's fault.
-func (g *cluster) tell() {
+func (g *cluster) logState() {
 	g.t.Helper()
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.osd.Process.Pid))
 	_, state, _ := strings.Cut(string(stat), ") ")
@@ -181,7 +181,7 @@ func (g *cluster) tell() {
 }
 
 func (g *cluster) pool(b backend, user string) fleet.Pool {
-	return named(g.t, b, fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{
+	return releasedPool(g.t, b, fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{
 		Kind: fleet.PoolRBD, Monitors: g.monitor, CephPool: cephPool, User: user, Shared: true,
 	}})
 }
@@ -212,48 +212,48 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 	waitPool(t, b, p, "active", isActive)
 
 	// Create, grow and delete a volume.
-	f.ok(b.CreateVolume(t.Context(), f.work("data", fleet.VolumeOrder{Format: "raw", SizeBytes: 8 << 20})))
-	if err := b.CreateVolume(t.Context(), f.work("data", fleet.VolumeOrder{Format: "raw", SizeBytes: 8 << 20})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has a volume named data already") {
+	f.ok(b.CreateVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{Format: "raw", SizeBytes: 8 << 20})))
+	if err := b.CreateVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{Format: "raw", SizeBytes: 8 << 20})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has a volume named data already") {
 		t.Errorf("create a second volume with the same name: %v", err)
 	}
-	again := f.work("data", fleet.VolumeOrder{Format: "raw", SizeBytes: 8 << 20})
-	again.Made = "rbd:vms/data"
+	again := f.volumeJob("data", fleet.VolumeParams{Format: "raw", SizeBytes: 8 << 20})
+	again.RecordedFile = "rbd:vms/data"
 	f.ok(b.CreateVolume(t.Context(), again))
-	if err := b.CreateVolume(t.Context(), f.work("q", fleet.VolumeOrder{Format: "qcow2", SizeBytes: 8 << 20})); fleet.CodeOf(err) != fleet.Invalid {
+	if err := b.CreateVolume(t.Context(), f.volumeJob("q", fleet.VolumeParams{Format: "qcow2", SizeBytes: 8 << 20})); fleet.CodeOf(err) != fleet.Invalid {
 		t.Errorf("a qcow2 volume: %v", err)
 	}
 	for range 2 {
-		f.ok(b.GrowVolume(t.Context(), f.work("data", fleet.VolumeOrder{SizeBytes: 16 << 20})))
+		f.ok(b.GrowVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{SizeBytes: 16 << 20})))
 	}
-	if err := b.GrowVolume(t.Context(), f.work("data", fleet.VolumeOrder{SizeBytes: 1 << 20})); fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(err.Error(), "can only grow") {
+	if err := b.GrowVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{SizeBytes: 1 << 20})); fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(err.Error(), "can only grow") {
 		t.Errorf("shrink: %v", err)
 	}
-	f.ok(b.CloneVolume(t.Context(), f.work("copy", fleet.VolumeOrder{Source: "data"})))
-	f.ok(b.WipeVolume(t.Context(), f.work("copy", fleet.VolumeOrder{})))
+	f.ok(b.CloneVolume(t.Context(), f.volumeJob("copy", fleet.VolumeParams{Source: "data"})))
+	f.ok(b.WipeVolume(t.Context(), f.volumeJob("copy", fleet.VolumeParams{})))
 	waitPool(t, b, p, "with its volumes", func(s fleet.PoolStatus) bool {
 		return len(s.Volumes) == 2 && s.Volumes[0].Name == "copy" && s.Volumes[1].Name == "data" && s.Volumes[1].CapacityBytes == 16<<20
 	})
 	if v := poolOf(t, b, p).Volumes[1]; v.Path != "rbd:vms/data" || v.Format != fleet.FormatRBD || v.IsImage() {
 		t.Errorf("the volume is %+v", v)
 	}
-	if err := b.DeleteVolume(t.Context(), f.work("data", fleet.VolumeOrder{})); err == nil || !strings.Contains(err.Error(), "failed to remove volume 'vms/data'") {
+	if err := b.DeleteVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{})); err == nil || !strings.Contains(err.Error(), "failed to remove volume 'vms/data'") {
 		t.Errorf("delete the parent of a clone: %v", err)
 	}
-	f.ok(b.DeleteVolume(t.Context(), f.work("copy", fleet.VolumeOrder{})))
+	f.ok(b.DeleteVolume(t.Context(), f.volumeJob("copy", fleet.VolumeParams{})))
 	for range 2 {
-		f.ok(b.CreateVolume(t.Context(), hypervisor.VolumeWork{Pool: p, Name: "gone", Order: fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20}, Whole: func(string) error { return nil }, Progress: func(int, string) {}}))
-		f.ok(b.DeleteVolume(t.Context(), f.work("gone", fleet.VolumeOrder{})))
-		f.ok(b.DeleteVolume(t.Context(), f.work("gone", fleet.VolumeOrder{})))
+		f.ok(b.CreateVolume(t.Context(), hypervisor.VolumeWork{Pool: p, Name: "gone", Order: fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20}, RecordFile: func(string) error { return nil }, Progress: func(int, string) {}}))
+		f.ok(b.DeleteVolume(t.Context(), f.volumeJob("gone", fleet.VolumeParams{})))
+		f.ok(b.DeleteVolume(t.Context(), f.volumeJob("gone", fleet.VolumeParams{})))
 	}
 
 	// A VM's disk.
 	vm := f.vm()
 	vm.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: "disk-1.raw", SizeBytes: 8 << 20}}
 	whole := 0
-	in := order(vm, p)
-	in.Whole = func(fleet.Volref) error { whole++; return nil }
+	in := applyJob(vm, p)
+	in.RecordDisk = func(fleet.Volref) error { whole++; return nil }
 	f.ok(b.ApplyVM(t.Context(), in))
-	in.Made = []fleet.Volref{vm.Spec.Disks[0].Ref()}
+	in.CreatedDisks = []fleet.Volref{vm.Spec.Disks[0].Ref()}
 	f.ok(b.ApplyVM(t.Context(), in))
 	if whole != 1 {
 		t.Errorf("the disk was created %d times", whole)
@@ -267,7 +267,7 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 	if d := status.Disks; len(status.Drift)+len(status.Faults) > 0 || len(d) != 1 || d[0].Path != "rbd:vms/disk-1.raw" {
 		t.Errorf("the VM is %+v", status)
 	}
-	for act, err := range f.destroying("disk-1.raw") {
+	for act, err := range f.destructiveJobs("disk-1.raw") {
 		want := "is in use by the VM"
 		if act == "rename" {
 			want = "libvirt cannot rename volumes"
@@ -314,14 +314,14 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 	})
 	other := beside.vm()
 	other.Spec.Disks = []fleet.Disk{beside.disk("disk")}
-	f.ok(b.ApplyVM(t.Context(), order(other, beside.pool)))
+	f.ok(b.ApplyVM(t.Context(), applyJob(other, beside.pool)))
 	if err := b.StartVM(t.Context(), vm.ID); fleet.CodeOf(err) != fleet.Unavailable {
 		t.Errorf("start on a pool that hangs: %v", err)
 	}
 	f.ok(g.osd.Process.Signal(syscall.SIGCONT))
 	t.Cleanup(func() {
 		if t.Failed() {
-			g.tell()
+			g.logState()
 		}
 	})
 	waitPool(t, b, p, "active again", isActive)

@@ -24,11 +24,11 @@ func TestHealthCheckDialsOnlyAddressesKnownToHost(t *testing.T) {
 10.0.0.7         0x1         0x2         52:54:00:00:00:99     *        eth0
 10.0.0.8         0x1         0x0         52:54:00:00:00:01     *        eth0
 `)
-	seen := func(ip string, by ...fleet.AddressSource) cards {
-		return cards{mac: {{IP: ip, By: by}}}
+	seen := func(ip string, by ...fleet.AddressSource) nicAddresses {
+		return nicAddresses{mac: {{IP: ip, By: by}}}
 	}
 	for name, c := range map[string]struct {
-		seen cards
+		seen nicAddresses
 		want string
 	}{
 		"guest agent only":           {seen("10.0.0.1", fleet.FromAgent), ""},
@@ -40,7 +40,7 @@ func TestHealthCheckDialsOnlyAddressesKnownToHost(t *testing.T) {
 		"no address":                 {seen("x", fleet.FromLease), ""},
 	} {
 		var got []string
-		for _, r := range reachable(c.seen, arp) {
+		for _, r := range dialTargets(c.seen, arp) {
 			got = append(got, r.ip.String()+"@"+r.device)
 		}
 		if strings.Join(got, " ") != c.want {
@@ -82,9 +82,9 @@ func TestHTTPCheckSendsOneRequest(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	ask := func(path string, status int) error {
-		check := fleet.HealthCheck{Kind: fleet.HealthHTTP, Port: at.Port, Path: path, Status: status}.Usual()
-		_, err := hypervisor.AskPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) {
-			return dialFirst(ctx, []reach{{ip: at.IP}}, port)
+		check := fleet.HealthCheck{Kind: fleet.HealthHTTP, Port: at.Port, Path: path, Status: status}.WithDefaults()
+		_, err := hypervisor.CheckPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) {
+			return dialFirst(ctx, []dialTarget{{ip: at.IP}}, port)
 		})
 		return err
 	}
@@ -100,7 +100,7 @@ func TestHTTPCheckSendsOneRequest(t *testing.T) {
 		t.Errorf("unexpected status: %v", err)
 	}
 	l.Close()
-	var unsure hypervisor.Unsure
+	var unsure hypervisor.UncheckedError
 	if err := ask("/", 0); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "127.0.0.1") {
 		t.Errorf("closed port: %v", err)
 	}

@@ -26,19 +26,19 @@ import (
 const childSocket = "QUANTIX_TEST_AGENT_SOCKET"
 
 // childOrder is the job of the child agent. Either VM or Volume is set.
-type childOrder struct {
+type childJob struct {
 	Book      string // the pool book shared by the agents of the host
 	VM        *fleet.VM
 	Pools     []fleet.Pool
 	Made      []fleet.Volref
 	FirstBoot map[string][]byte
-	Gone      bool // delete the VM with its disks
+	Delete      bool // delete the VM with its disks
 
 	Kind   fleet.JobKind
 	Pool   fleet.Pool
 	Source *fleet.Pool
 	Name   string
-	Volume *fleet.VolumeOrder
+	Volume *fleet.VolumeParams
 	File   string // see hypervisor.VolumeWork.Made
 }
 
@@ -52,13 +52,13 @@ const (
 )
 
 // teller sends lines to the parent process and waits for the answer to each. It is safe for concurrent use.
-type teller struct {
+type parentPipe struct {
 	mu  sync.Mutex
 	in  *bufio.Reader
 	out io.Writer
 }
 
-func (c *teller) ask(line string) {
+func (c *parentPipe) ask(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fmt.Fprintln(c.out, line)
@@ -69,12 +69,12 @@ func (c *teller) ask(line string) {
 
 // runChild is the main function of the child.
 func runChild(socket string) error {
-	c := &teller{in: bufio.NewReader(os.Stdin), out: os.Stdout}
+	c := &parentPipe{in: bufio.NewReader(os.Stdin), out: os.Stdout}
 	line, err := c.in.ReadBytes('\n')
 	if err != nil {
 		return err
 	}
-	var o childOrder
+	var o childJob
 	if err := json.Unmarshal(line, &o); err != nil {
 		return err
 	}
@@ -96,24 +96,24 @@ func runChild(socket string) error {
 }
 
 // do runs the job as an agent does and reports its steps to c, which may be nil.
-func (o childOrder) do(ctx context.Context, hv hypervisor.Hypervisor, c *teller) error {
+func (o childJob) do(ctx context.Context, hv hypervisor.Hypervisor, c *parentPipe) error {
 	tell := func(line string) {
 		if c != nil {
 			c.ask(line)
 		}
 	}
 	progress := func(_ int, note string) { tell(childStep + note) }
-	if o.Gone {
+	if o.Delete {
 		return hv.DeleteVM(ctx, *o.VM, o.Pools, true)
 	}
 	if o.VM != nil {
 		return hv.ApplyVM(ctx, hypervisor.Apply{
-			VM: *o.VM, Pools: o.Pools, Made: o.Made, Progress: progress,
+			VM: *o.VM, Pools: o.Pools, CreatedDisks: o.Made, Progress: progress,
 			FirstBoot: func(context.Context) (map[string][]byte, error) {
 				tell(childStep + "fetching the first-boot data")
 				return o.FirstBoot, nil
 			},
-			Whole: func(ref fleet.Volref) error {
+			RecordDisk: func(ref fleet.Volref) error {
 				text, err := json.Marshal(ref)
 				tell(childMade + string(text))
 				return err
@@ -121,9 +121,9 @@ func (o childOrder) do(ctx context.Context, hv hypervisor.Hypervisor, c *teller)
 		})
 	}
 	in := hypervisor.VolumeWork{
-		Pool: o.Pool, Name: o.Name, Order: *o.Volume, Source: o.Source, Made: o.File, Progress: progress,
-		Whole:  func(file string) error { tell(childWhole + file); return nil },
-		Hashed: func(...hypervisor.Hashed) error { tell(childStep + "recording the checksum"); return nil },
+		Pool: o.Pool, Name: o.Name, Order: *o.Volume, Source: o.Source, RecordedFile: o.File, Progress: progress,
+		RecordFile:  func(file string) error { tell(childWhole + file); return nil },
+		RecordChecksums: func(...hypervisor.VolumeChecksum) error { tell(childStep + "recording the checksum"); return nil },
 	}
 	switch o.Kind {
 	case fleet.VolumeCopy:
@@ -143,7 +143,7 @@ type childRun struct {
 	lines chan string // closed when the child ends
 }
 
-func startChild(t *testing.T, socket string, o childOrder) *childRun {
+func startChild(t *testing.T, socket string, o childJob) *childRun {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childSocket+"="+socket)
@@ -164,10 +164,10 @@ func startChild(t *testing.T, socket string, o childOrder) *childRun {
 	return r
 }
 
-func (r *childRun) goOn() { fmt.Fprintln(r.in) }
+func (r *childRun) proceed() { fmt.Fprintln(r.in) }
 
 // end drains the child's output and waits for its end.
-func (r *childRun) end() {
+func (r *childRun) drain() {
 	for range r.lines { //nolint:revive // drain
 	}
 	_ = r.cmd.Wait() // usually it was killed

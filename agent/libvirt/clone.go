@@ -13,8 +13,8 @@ import (
 )
 
 // clone copies the image into the partial volume and grows it to the disk's size.
-func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p place, progress func(percent int)) error {
-	source, h, err := a.image(ctx, *p.image, p.library)
+func (a *applying) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p localVolume, progress func(percent int)) error {
+	source, h, err := a.cloneSource(ctx, *p.image, p.inLibrary)
 	if err != nil {
 		return err
 	}
@@ -41,13 +41,13 @@ func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p plac
 
 // image returns the source volume of a clone and its header. It refuses an image whose header refers to other
 // files.
-func (a *applying) image(ctx context.Context, p place, library bool) (golibvirt.StorageVol, header, error) {
+func (a *applying) cloneSource(ctx context.Context, p localVolume, library bool) (golibvirt.StorageVol, header, error) {
 	none := golibvirt.StorageVol{}
 	h, err := a.imageIn(ctx, a.c, p)
 	if err != nil {
 		return none, h, err
 	}
-	if err := h.Bootable(p.volume); err != nil {
+	if err := h.CheckBootable(p.volume); err != nil {
 		return none, h, err
 	}
 	if err := a.checkRead(ctx, p, library); err != nil {
@@ -59,7 +59,7 @@ func (a *applying) image(ctx context.Context, p place, library bool) (golibvirt.
 	}
 	// libvirt opens the image in the format that it detected at the pool's last refresh. That format must match the
 	// header.
-	volume, err := a.agreed(ctx, a.c, pool, p.volume, h)
+	volume, err := a.checkSameFormat(ctx, a.c, pool, p.volume, h)
 	return volume, h, err
 }
 

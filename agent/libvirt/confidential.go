@@ -63,11 +63,11 @@ func versionText(v uint64) string { return fmt.Sprintf("%d.%d", v/1_000_000, v/1
 
 // confidentialOf returns the guest's kind of memory encryption. odd describes a setting that no spec can express.
 func confidentialOf(x *libvirtxml.Domain) (kind, odd string) {
-	l := copyOf(x.LaunchSecurity)
+	l := copyOrZero(x.LaunchSecurity)
 	other := func(policy uint64) string { return fmt.Sprintf("with the policy 0x%04x", policy) }
 	switch {
 	case l.SEV != nil:
-		policy := uint64(*copyOf(l.SEV.Policy))
+		policy := uint64(*copyOrZero(l.SEV.Policy))
 		if kind = "sev"; policy&sevESBit != 0 {
 			kind = "sev-es"
 		}
@@ -76,7 +76,7 @@ func confidentialOf(x *libvirtxml.Domain) (kind, odd string) {
 		}
 	case l.SEVSNP != nil:
 		kind = "sev-snp"
-		if policy := *copyOf(l.SEVSNP.Policy); policy != snpPolicy {
+		if policy := *copyOrZero(l.SEVSNP.Policy); policy != snpPolicy {
 			odd = kind + " " + other(policy)
 		}
 	case l.TDX != nil:

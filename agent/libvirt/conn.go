@@ -30,13 +30,13 @@ type conn struct {
 type watchedConn struct {
 	net.Conn
 	once sync.Once
-	gone chan struct{}
+	closed chan struct{}
 }
 
 func (w *watchedConn) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	if err != nil {
-		w.once.Do(func() { close(w.gone) })
+		w.once.Do(func() { close(w.closed) })
 	}
 	return n, err
 }
@@ -52,26 +52,26 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 	defer cancel()
 	raw, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
-		return nil, hypervisor.Away(fmt.Errorf("connect to libvirt: %w", err))
+		return nil, hypervisor.WrapAway(fmt.Errorf("connect to libvirt: %w", err))
 	}
-	sock := &watchedConn{Conn: raw, gone: make(chan struct{})}
+	sock := &watchedConn{Conn: raw, closed: make(chan struct{})}
 	c := &conn{rpc: golibvirt.NewWithDialer(dialer{sock}), sock: sock}
 	err = c.do(ctx, func(l *golibvirt.Libvirt) error { return l.ConnectToURI(golibvirt.QEMUSystem) })
 	if err != nil {
 		c.close()
-		return nil, hypervisor.Away(fmt.Errorf("connect to libvirt: %w", err))
+		return nil, hypervisor.WrapAway(fmt.Errorf("connect to libvirt: %w", err))
 	}
 	return c, nil
 }
 
 // gone returns a channel that is closed when the connection is lost or closed.
-func (c *conn) gone() <-chan struct{} { return c.sock.gone }
+func (c *conn) closed() <-chan struct{} { return c.sock.closed }
 
 // hangUp closes the connection with libvirt's close call. libvirtd logs an error for a connection that ends without
 // this call.
-func (c *conn) hangUp() {
+func (c *conn) disconnect() {
 	select {
-	case <-c.gone():
+	case <-c.closed():
 	default:
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -107,26 +107,26 @@ func call[T any](ctx context.Context, c *conn, f func(*golibvirt.Libvirt) (T, er
 	}()
 	select {
 	case r := <-done:
-		return r.value, inWords(r.err)
+		return r.value, translateError(r.err)
 	case <-ctx.Done():
 		if !c.shared {
 			c.close()
 		}
-		return none, hypervisor.Away(fmt.Errorf("libvirt did not answer in time: %w", ctx.Err()))
+		return none, hypervisor.WrapAway(fmt.Errorf("libvirt did not answer in time: %w", ctx.Err()))
 	}
 }
 
-var errLost = hypervisor.Away(errors.New("the connection to libvirt was lost"))
+var errLost = hypervisor.WrapAway(errors.New("the connection to libvirt was lost"))
 
 // inWords converts an error of go-libvirt. The result wraps hypervisor.ErrAway if QEMU timed out or the connection was
 // lost. An error from libvirt gets the prefix "libvirt: ".
-func inWords(err error) error {
+func translateError(err error) error {
 	var libvirtErr golibvirt.Error
 	switch {
 	case err == nil:
 		return nil
 	case is(err, golibvirt.ErrOperationTimeout): // QEMU does not answer libvirt
-		return hypervisor.Away(fmt.Errorf("libvirt: %w", err))
+		return hypervisor.WrapAway(fmt.Errorf("libvirt: %w", err))
 	case errors.As(err, &libvirtErr):
 		return fmt.Errorf("libvirt: %w", err)
 	case errors.Is(err, golibvirt.ErrInterrupted), errors.Is(err, syscall.EINVAL), errors.Is(err, net.ErrClosed), errors.Is(err, syscall.EPIPE):
@@ -143,13 +143,13 @@ func is(err error, code golibvirt.ErrorNumber) bool {
 
 // ofOne reports whether err concerns only the queried object: libvirt returned an error for the object, or libvirt's
 // answer cannot be parsed. Otherwise libvirt is unreachable or the context has ended.
-func ofOne(err error) bool {
-	err = inWords(err)
-	return err != nil && (answered(err) || !errors.Is(err, hypervisor.ErrAway) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded))
+func concernsOneObject(err error) bool {
+	err = translateError(err)
+	return err != nil && (isLibvirtError(err) || !errors.Is(err, hypervisor.ErrAway) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded))
 }
 
 // answered reports whether err is an answer of libvirt and not a failure to reach libvirt.
-func answered(err error) bool {
+func isLibvirtError(err error) bool {
 	var libvirtErr golibvirt.Error
 	return errors.As(err, &libvirtErr)
 }

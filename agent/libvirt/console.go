@@ -16,9 +16,9 @@ import (
 func (b *Backend) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	s, err := b.see(ctx, id)
+	s, err := b.readVM(ctx, id)
 	if is(err, golibvirt.ErrNoDomain) {
-		return nil, noDomain(id)
+		return nil, errNoDomain(id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open console: %w", err)

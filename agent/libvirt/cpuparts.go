@@ -70,7 +70,7 @@ func sameCPU(live, kept *libvirtxml.Domain) bool {
 }
 
 // keepTune sets the CPU tuning of the definition, or removes the element if t is empty.
-func keepTune(x *libvirtxml.Domain, t *libvirtxml.DomainCPUTune) {
+func setCPUTune(x *libvirtxml.Domain, t *libvirtxml.DomainCPUTune) {
 	if x.CPUTune = t; t.Shares == nil && t.Period == nil && t.Quota == nil && t.GlobalPeriod == nil && t.GlobalQuota == nil && t.EmulatorPeriod == nil &&
 		t.EmulatorQuota == nil && t.IOThreadPeriod == nil && t.IOThreadQuota == nil && len(t.VCPUPin) == 0 && t.EmulatorPin == nil && len(t.IOThreadPin) == 0 &&
 		len(t.VCPUSched) == 0 && t.EmulatorSched == nil && len(t.IOThreadSched) == 0 && len(t.CacheTune) == 0 && len(t.MemoryTune) == 0 {
@@ -79,7 +79,7 @@ func keepTune(x *libvirtxml.Domain, t *libvirtxml.DomainCPUTune) {
 }
 
 func readLimit(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-	t := copyOf(x.CPUTune)
+	t := copyOrZero(x.CPUTune)
 	if t.Quota == nil || t.Quota.Value <= 0 {
 		return ""
 	}

@@ -43,7 +43,7 @@ type cpuSchedule struct {
 }
 
 func cpuScheduleOf(x *libvirtxml.Domain, defaultShares uint64) cpuSchedule {
-	t := copyOf(x.CPUTune)
+	t := copyOrZero(x.CPUTune)
 	out := cpuSchedule{defaultShares, cpuPeriod, -1}
 	if t.Shares != nil {
 		out.shares = uint64(t.Shares.Value)
@@ -56,7 +56,7 @@ func cpuScheduleOf(x *libvirtxml.Domain, defaultShares uint64) cpuSchedule {
 
 // schedule applies the definition's shares and limit to the running guest. It sets only values that differ, because a
 // host without the CPU controller of cgroups refuses every such call.
-func (a *applying) schedule(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
+func (a *applying) applyCPUSchedule(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	want, has := cpuScheduleOf(kept, defaultShares()), cpuScheduleOf(live, defaultShares())
 	var set []golibvirt.TypedParam
 	if want.shares != has.shares {

@@ -24,79 +24,79 @@ import (
 
 // cutter runs jobs in the process of a child agent and injects a fault at one place of each job. A place is a reported
 // step, or the time just before, during or after a libvirt call that changes something.
-type cutter struct {
+type faultRunner struct {
 	fixture
 	proxy  *proxy
 	book   string         // the pool book shared by the agents of the host
 	seen   int            // number of steps of the last job
 	places int            // number of places interrupted in this run
 	kinds  map[string]int // number of places interrupted in this run, by fault
-	all    int            // number of places of all jobs, including those skipped in this run
+	allPlaces    int            // number of places of all jobs, including those skipped in this run
 }
 
-func newCutter(t *testing.T) *cutter {
+func newCutter(t *testing.T) *faultRunner {
 	t.Helper()
 	path := t.TempDir()
 	b := openWith(t, libvirt.DefaultSocket, must(state.OpenPoolBook(path)))
 	t.Cleanup(func() { b.Close() })
-	return &cutter{fixture: newFixtureOn(t, b), proxy: newProxy(t), book: path, kinds: map[string]int{}}
+	return &faultRunner{fixture: newFixtureOn(t, b), proxy: newProxy(t), book: path, kinds: map[string]int{}}
 }
 
 // thin reduces the duration of a run on real libvirt: the run injects a fault only at every third possible place. Runs
 // with other seeds use other places. The conformance suite of the mock uses all places.
-const thin = 3
+const placeDivisor = 3
 
 // fault is a failure that can be injected at a place.
 type fault struct {
 	name  string
 	first int    // first place where the fault may happen
 	every int    // distance between places where the fault may happen
-	at    string // required step text at the place; empty: any
+	atStep    string // required step text at the place; empty: any
 	// happens injects the fault and reports whether the agent continues.
-	happens func(c *cutter, r *childRun, place int) bool
+	inject func(c *faultRunner, r *childRun, place int) bool
 }
 
 // places returns the first place where this run injects the fault, and the distance to the next.
 func (f fault) places(t *testing.T) (first, every int) {
 	t.Helper()
-	return f.first + f.every*tier.Offset(t, thin), f.every * thin
+	return f.first + f.every*tier.Offset(t, placeDivisor), f.every * placeDivisor
 }
 
 // of returns the number of places where the fault may happen in a job with the given number of steps.
-func (f fault) of(steps int) int { return max(0, (steps-f.first+f.every)/f.every) }
+func (f fault) countPlaces(steps int) int { return max(0, (steps-f.first+f.every)/f.every) }
 
-func killAgent(c *cutter, r *childRun, _ int) bool {
+func killAgent(c *faultRunner, r *childRun, _ int) bool {
 	c.ok(r.cmd.Process.Kill())
 	return false
 }
 
 // killAgentLater kills the agent after a random delay, possibly between two reported steps.
-func killAgentLater(_ *cutter, r *childRun, place int) bool {
+func killAgentLater(_ *faultRunner, r *childRun, place int) bool {
 	time.AfterFunc(time.Duration(place*7%17)*time.Millisecond, func() { _ = r.cmd.Process.Kill() })
 	return true
 }
 
 // killServer kills and restarts libvirtd. The agent continues, and its job may fail.
-func killServer(c *cutter, _ *childRun, _ int) bool {
+func killServer(c *faultRunner, _ *childRun, _ int) bool {
 	stopLibvirtd(c.t)
 	startLibvirtd(c.t)
 	return true
 }
 
 // asked is a libvirt call that waits in the proxy for cut's decision.
-type asked struct {
-	what  string
+type pausedCall struct {
+	step  string
 	place bool // a place for a fault
 	goOn  chan bool
 }
 
 // cut runs the job and injects the fault at the job's nth place; 0 means no fault. It returns the place, or "" if the
 // job has fewer places, and the job's error. It adds the job's recorded files to o, as the retry needs them.
-func (c *cutter) cut(o *childOrder, n int, f fault) (where string, err error) {
+func (c *faultRunner) runInterrupted(o *childJob, n int, f fault) (where string, err error) {
 	c.t.Helper()
-	asks, over := make(chan asked), make(chan struct{})
+	asks, over := make(chan pausedCall), make(chan struct{})
 	c.proxy.changes.Store(&changeWatch{at: func(what string) bool {
-		a := asked{what: what, place: true, goOn: make(chan bool, 1)}
+		a := pausedCall{step: what, place: true, goOn: make(chan bool, 1)}
 		select {
 		case asks <- a:
 			return <-a.goOn
@@ -106,23 +106,23 @@ func (c *cutter) cut(o *childOrder, n int, f fault) (where string, err error) {
 	}})
 	r := startChild(c.t, c.proxy.socket, *o)
 	defer close(over)
-	defer r.end()
+	defer r.drain()
 	c.seen = 0
 	reached := func(what string) (goOn bool) {
-		if f.at != "" && f.at != what {
+		if f.atStep != "" && f.atStep != what {
 			return true
 		}
 		if c.seen++; c.seen != n {
 			return true
 		}
 		where = what
-		return f.happens(c, r, n)
+		return f.inject(c, r, n)
 	}
 	err = fmt.Errorf("the agent was killed")
 	for {
 		select {
 		case a := <-asks:
-			a.goOn <- reached(a.what)
+			a.goOn <- reached(a.step)
 		case line, more := <-r.lines:
 			switch {
 			case !more:
@@ -133,11 +133,11 @@ func (c *cutter) cut(o *childOrder, n int, f fault) (where string, err error) {
 				err = nil
 			case strings.HasPrefix(line, childStep):
 				if reached(strings.TrimPrefix(line, childStep)) {
-					r.goOn()
+					r.proceed()
 				}
 			default:
-				if reached("before the record of a created file") && c.keep(o, line) && reached("after the record of a created file") {
-					r.goOn()
+				if reached("before the record of a created file") && c.recordFile(o, line) && reached("after the record of a created file") {
+					r.proceed()
 				}
 			}
 		}
@@ -145,7 +145,7 @@ func (c *cutter) cut(o *childOrder, n int, f fault) (where string, err error) {
 }
 
 // keep adds the file or disk in the child's line to o, as the portal records it, and returns true.
-func (c *cutter) keep(o *childOrder, line string) bool {
+func (c *faultRunner) recordFile(o *childJob, line string) bool {
 	if file, ok := strings.CutPrefix(line, childWhole); ok {
 		o.File = file
 		return true
@@ -157,9 +157,9 @@ func (c *cutter) keep(o *childOrder, line string) bool {
 }
 
 // again retries the job without faults until it succeeds, up to three times.
-func (c *cutter) again(when string, o childOrder) {
+func (c *faultRunner) retryJob(when string, o childJob) {
 	c.t.Helper()
-	c.back()
+	c.waitReconnected()
 	var all []error
 	for range 3 {
 		err := o.do(c.t.Context(), c.backend, nil)
@@ -167,13 +167,13 @@ func (c *cutter) again(when string, o childOrder) {
 			return
 		}
 		all = append(all, err)
-		c.back()
+		c.waitReconnected()
 	}
 	c.t.Fatalf("%s: the retried job: %v", when, all)
 }
 
 // back waits until the backend has reconnected to libvirt.
-func (c *cutter) back() {
+func (c *faultRunner) waitReconnected() {
 	c.t.Helper()
 	waitFor(c.t, "the backend has reconnected to libvirt", func() bool {
 		_, err := c.Snapshot(c.t.Context(), hypervisor.Assigned{})
@@ -183,25 +183,25 @@ func (c *cutter) back() {
 }
 
 // ordeal describes a job and the checks for its interruptions.
-type ordeal struct {
+type interruptedJob struct {
 	name string
 	// begin creates the state before the job, and returns the job.
-	begin func(when string) childOrder
+	begin func(when string) childJob
 	// between checks the state after an interruption; nil: no check.
 	between func(when string)
 	// check checks the final state and cleans up.
-	check func(when string, o childOrder)
+	check func(when string, o childJob)
 }
 
 // each runs the job once for each fault and each place that this run selects, and injects the fault at that place.
-func (c *cutter) each(d ordeal, faults ...fault) {
+func (c *faultRunner) runAllFaults(d interruptedJob, faults ...fault) {
 	c.t.Helper()
 	for _, f := range faults {
 		first, every := f.places(c.t)
 		for n := first; ; n += every {
 			when := fmt.Sprintf("%s, %s at place %d", d.name, f.name, n)
 			o := d.begin(when)
-			where, err := c.cut(&o, n, f)
+			where, err := c.runInterrupted(&o, n, f)
 			if where == "" && err != nil {
 				c.t.Fatalf("%s: %v", when, err)
 			}
@@ -210,13 +210,13 @@ func (c *cutter) each(d ordeal, faults ...fault) {
 				c.kinds[f.name]++
 			}
 			if d.between != nil {
-				c.back()
+				c.waitReconnected()
 				d.between(when)
 			}
-			c.again(when, o)
+			c.retryJob(when, o)
 			d.check(when, o)
 			if where == "" {
-				c.all += f.of(c.seen)
+				c.allPlaces += f.countPlaces(c.seen)
 				break
 			}
 		}
@@ -224,7 +224,7 @@ func (c *cutter) each(d ordeal, faults ...fault) {
 }
 
 // wantFiles requires exactly these files in the pool.
-func (c *cutter) wantFiles(when string, names ...string) {
+func (c *faultRunner) wantFiles(when string, names ...string) {
 	c.t.Helper()
 	var have []string
 	for _, e := range must(os.ReadDir(c.pool.Spec.Path)) {
@@ -238,7 +238,7 @@ func (c *cutter) wantFiles(when string, names ...string) {
 }
 
 // wantSeeds requires n seed files of the VM on the host, complete or partial.
-func (c *cutter) wantSeeds(when string, id fleet.VMID, n int) {
+func (c *faultRunner) wantSeeds(when string, id fleet.VMID, n int) {
 	c.t.Helper()
 	all, err := os.ReadDir(filepath.Join(seed.Dir, string(id)))
 	if len(all) != n || n == 0 && !os.IsNotExist(err) {
@@ -247,7 +247,7 @@ func (c *cutter) wantSeeds(when string, id fleet.VMID, n int) {
 }
 
 // wantVars requires n files of UEFI variables of the VM.
-func (c *cutter) wantVars(when string, id fleet.VMID, n int) {
+func (c *faultRunner) wantVars(when string, id fleet.VMID, n int) {
 	c.t.Helper()
 	if all := must(filepath.Glob("/var/lib/libvirt/qemu/nvram/*" + string(id) + "*")); len(all) != n {
 		c.t.Fatalf("%s: the firmware's variables are %q, want %d", when, all, n)
@@ -255,7 +255,7 @@ func (c *cutter) wantVars(when string, id fleet.VMID, n int) {
 }
 
 // agrees requires that the VM's definition, running guest and disks match its spec.
-func (c *cutter) agrees(when string, vm fleet.VM) fleet.VMStatus {
+func (c *faultRunner) requireNoDrift(when string, vm fleet.VM) fleet.VMStatus {
 	c.t.Helper()
 	s, _, err := c.VM(c.t.Context(), vm.ID)
 	c.ok(err)
@@ -270,7 +270,7 @@ func (c *cutter) agrees(when string, vm fleet.VM) fleet.VMStatus {
 
 // settled waits until libvirtd is idle. libvirtd completes calls that a killed agent started, and a killed libvirtd
 // takes seconds to restart.
-func (c *cutter) settled() {
+func (c *faultRunner) waitIdle() {
 	c.t.Helper()
 	waitFor(c.t, "libvirtd is idle", func() bool {
 		out := run(c.t, "virt-admin", "-c", "libvirtd:///system", "srv-threadpool-info", "libvirtd")
@@ -291,7 +291,7 @@ func (c *cutter) settled() {
 }
 
 // gone deletes the VM with its disks and requires that only the given files remain in the pool.
-func (c *cutter) gone(when string, vm fleet.VM, files ...string) {
+func (c *faultRunner) deleteCompletely(when string, vm fleet.VM, files ...string) {
 	c.t.Helper()
 	c.ok(c.DeleteVM(c.t.Context(), vm, []fleet.Pool{c.pool}, true))
 	c.wantFiles(when+", deleted", files...)
@@ -303,9 +303,9 @@ func (c *cutter) gone(when string, vm fleet.VM, files ...string) {
 }
 
 // tell logs the number of places with a fault, and requires that the jobs have at least the given number of places.
-func (c *cutter) tell(least int) {
+func (c *faultRunner) logPlaces(least int) {
 	c.t.Helper()
-	if c.t.Logf("interrupted at %d of %d places: %v", c.places, c.all, c.kinds); c.all < least {
-		c.t.Errorf("the jobs have %d places, fewer than %d: does a step report no progress?", c.all, least)
+	if c.t.Logf("interrupted at %d of %d places: %v", c.places, c.allPlaces, c.kinds); c.allPlaces < least {
+		c.t.Errorf("the jobs have %d places, fewer than %d: does a step report no progress?", c.allPlaces, least)
 	}
 }

@@ -22,13 +22,13 @@ func definedOf(x *libvirtxml.Domain, applied hypervisor.Applied, volumeAt func(s
 	if x.Devices == nil {
 		x.Devices = &libvirtxml.DomainDeviceList{}
 	}
-	for _, f := range keptFields {
+	for _, f := range metadataFields {
 		f.Copy(&out.Spec, applied.Spec)
 	}
 	readParts(x, &out.Spec, out.Odd)
 	out.Spec = out.Spec.MapMedia(func(m fleet.Medium) fleet.Volref {
 		for _, was := range applied.Spec.Media() {
-			if pathIn(applied, was.Volref) == m.Volume {
+			if appliedPath(applied, was.Volref) == m.Volume {
 				return was.Volref
 			}
 		}
@@ -58,7 +58,7 @@ func definedOf(x *libvirtxml.Domain, applied hypervisor.Applied, volumeAt func(s
 	iso := pathOf(&x.Devices.Disks[i])
 	switch ref := applied.Spec.ISO; {
 	case iso == "":
-	case ref != nil && pathIn(applied, *ref) == iso:
+	case ref != nil && appliedPath(applied, *ref) == iso:
 		out.Spec.ISO = ref
 	default:
 		if out.Spec.ISO = volumeAt(iso); out.Spec.ISO == nil {
@@ -75,13 +75,13 @@ func definedDisks(disks []libvirtxml.DomainDisk, applied hypervisor.Applied, odd
 	for i := range disks {
 		d := &disks[i]
 		k := slices.IndexFunc(applied.Spec.Disks, func(a fleet.Disk) bool {
-			return diskPlace{alias: diskAlias(a.Ref()), path: pathIn(applied, a.Ref())}.is(d)
+			return diskPlace{alias: diskAlias(a.Ref()), path: appliedPath(applied, a.Ref())}.matches(d)
 		})
 		switch {
 		case k >= 0:
 			out = append(out, readDisk(*d, applied.Spec.Disks[k]))
 			labels = append(labels, applied.Spec.Disks[k].Volume)
-		case isOurs(d.Alias, aliasDisk):
+		case hasAliasPrefix(d.Alias, aliasDisk):
 			stray, labels = true, append(labels, path.Base(pathOf(d)))
 		}
 	}
@@ -99,7 +99,7 @@ func definedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor.App
 		n := &interfaces[i]
 		mac := macOf(n)
 		k := slices.IndexFunc(applied.Spec.NICs, func(a fleet.NIC) bool { return strings.EqualFold(a.MAC, mac) })
-		if k < 0 && !isOurs(n.Alias, aliasNIC) {
+		if k < 0 && !hasAliasPrefix(n.Alias, aliasNIC) {
 			continue
 		}
 		nic := fleet.NIC{MAC: mac}
@@ -113,7 +113,7 @@ func definedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor.App
 		}
 		label := mac + " on " + sourceOf(n)
 		switch filter := filterOf(n); {
-		case isOurFilter(filter) && k >= 0:
+		case isManagedFilter(filter) && k >= 0:
 			nic.SecurityGroups, nic.AntiSpoofing = applied.Spec.NICs[k].SecurityGroups, applied.Spec.NICs[k].AntiSpoofing
 		case filter != "":
 			unmanaged = true
@@ -128,7 +128,7 @@ func definedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor.App
 }
 
 // pathIn returns the volume's path at the time it was applied, or "" if unknown.
-func pathIn(applied hypervisor.Applied, ref fleet.Volref) string {
+func appliedPath(applied hypervisor.Applied, ref fleet.Volref) string {
 	p, ok := applied.Pools[ref.PoolID]
 	switch {
 	case ok && p.Spec != nil && blocksOf(*p.Spec) != nil:
@@ -140,13 +140,13 @@ func pathIn(applied hypervisor.Applied, ref fleet.Volref) string {
 }
 
 // assigned records the pools that the portal assigned to this host: file pools by path, block pools by ID.
-type assigned struct {
+type assignedPools struct {
 	mu     sync.Mutex
 	pools  map[string]fleet.Pool
 	blocks map[fleet.PoolID]fleet.Pool
 }
 
-func (a *assigned) note(pools []fleet.Pool) {
+func (a *assignedPools) record(pools []fleet.Pool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.pools == nil {
@@ -162,7 +162,7 @@ func (a *assigned) note(pools []fleet.Pool) {
 }
 
 // at returns the file pool whose directory contains the file.
-func (a *assigned) at(file string) (fleet.Pool, bool) {
+func (a *assignedPools) poolOfFile(file string) (fleet.Pool, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p, ok := a.pools[filepath.Dir(file)]
@@ -170,11 +170,11 @@ func (a *assigned) at(file string) (fleet.Pool, bool) {
 }
 
 // blockAt returns the block pool and the volume of an address.
-func (a *assigned) blockAt(address string) (p fleet.Pool, volume string, ok bool) {
+func (a *assignedPools) blockAt(address string) (p fleet.Pool, volume string, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.blocks {
-		if v := blocksOf(p.Spec).at(p, address); v != "" {
+		if v := blocksOf(p.Spec).volumeAt(p, address); v != "" {
 			return p, v, true
 		}
 	}
@@ -182,11 +182,11 @@ func (a *assigned) blockAt(address string) (p fleet.Pool, volume string, ok bool
 }
 
 // volumeAt returns the volume of a file path or block address, or nil if no pool has it.
-func (a *assigned) volumeAt(file string) *fleet.Volref {
+func (a *assignedPools) volumeAt(file string) *fleet.Volref {
 	if p, volume, ok := a.blockAt(file); ok {
 		return &fleet.Volref{PoolID: p.ID, Volume: volume}
 	}
-	if p, ok := a.at(file); ok {
+	if p, ok := a.poolOfFile(file); ok {
 		return &fleet.Volref{PoolID: p.ID, Volume: filepath.Base(file)}
 	}
 	return nil

@@ -16,7 +16,7 @@ const agentChannel = "org.qemu.guest_agent.0"
 
 // newDefinition returns the base definition of a new domain for the given machine type; edit adds the spec. The
 // definition always has a CD-ROM drive, so that a medium can be inserted later.
-func newDefinition(id fleet.VMID, arch, machine string, k kind) *libvirtxml.Domain {
+func newDefinition(id fleet.VMID, arch, machine string, k acceleratorKind) *libvirtxml.Domain {
 	port := uint(0)
 	enabled := func(state string) *libvirtxml.DomainPMPolicy { return &libvirtxml.DomainPMPolicy{Enabled: state} }
 	return &libvirtxml.Domain{
@@ -59,7 +59,7 @@ func newDefinition(id fleet.VMID, arch, machine string, k kind) *libvirtxml.Doma
 }
 
 // first returns the base definition of a VM without a domain on this host. It refuses a VM that this host cannot run.
-func (a *applying) first(ctx context.Context) (*libvirtxml.Domain, error) {
+func (a *applying) baseDefinition(ctx context.Context) (*libvirtxml.Domain, error) {
 	caps := a.caps.read(ctx, capsAge, capsForVM, a.readCapabilities)
 	switch {
 	case ctx.Err() != nil:
@@ -89,7 +89,7 @@ func (a *applying) define(ctx context.Context, x *libvirtxml.Domain) error {
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		ref, err := l.DomainDefineXML(text)
 		if err == nil {
-			a.domains.forget(ref.UUID)
+			a.domains.invalidate(ref.UUID)
 		}
 		return err
 	})

@@ -35,20 +35,20 @@ func BenchmarkDefinition(b *testing.B) {
 	beside, ratio := func(took []time.Duration) string { return "the XML library alone: " + us(took) + " µs" }, func(a, b []time.Duration) float64 {
 		return p50(a).Seconds() / p50(b).Seconds()
 	}
-	goals.Definition.Tell(b, p50(usual) <= 100*time.Microsecond, us(usual)+" µs", beside(library), ratio(usual, library))
-	goals.FullDefinition.Tell(b, us(whole)+" µs", beside(wholeLibrary), ratio(whole, wholeLibrary))
+	goals.Definition.Record(b, p50(usual) <= 100*time.Microsecond, us(usual)+" µs", beside(library), ratio(usual, library))
+	goals.FullDefinition.Record(b, us(whole)+" µs", beside(wholeLibrary), ratio(whole, wholeLibrary))
 }
 
 // writeDefinition returns the time to apply the spec and the time to marshal the XML.
 func writeDefinition(b *testing.B, vm fleet.VM) (spec, xml time.Duration) {
 	began := time.Now()
 	a := applying{in: hypervisor.Apply{VM: vm}}
-	in := intent{Edit: hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, vm, true), name: vm.Name, spec: vm.Spec}
+	in := definitionEdit{Edit: hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, vm, true), name: vm.Name, spec: vm.Spec}
 	for _, d := range vm.Spec.Disks {
 		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: "/pool/" + d.Volume})
 	}
 	in.mark = a.mark(hypervisor.NewApplied(a.in, vm.Name, "", nil), "")
-	x := newDefinition(vm.ID, "x86_64", q35, kind{accelerator: "kvm"})
+	x := newDefinition(vm.ID, "x86_64", q35, acceleratorKind{accelerator: "kvm"})
 	edit(x, in)
 	addPorts(x)
 	spec = time.Since(began)

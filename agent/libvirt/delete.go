@@ -20,30 +20,30 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 	act := "delete " + vm.Name
 	unlock, err := b.vms.lock(ctx, vm.ID)
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer unlock()
-	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		tree, err := readTree(vm.ID)
 		if err != nil {
 			return err
 		}
 		if tree != nil && len(tree.Active) > 0 && !disks {
-			return hypervisor.DeletesTheirOwn(vm.Name)
+			return hypervisor.RefuseDeleteWithoutDisks(vm.Name)
 		}
 		release, err := b.ownSnapshots(vm)
 		if err != nil {
 			return err
 		}
 		defer release()
-		var places []place
+		var places []localVolume
 		if disks {
-			files, err := b.shareFiles(ctx, hypervisor.Apply{VM: vm, Pools: pools})
+			files, err := b.lockFilesShared(ctx, hypervisor.Apply{VM: vm, Pools: pools})
 			if err != nil {
 				return err
 			}
 			defer files.unlock()
-			if places, err = b.deletable(ctx, c, vm, pools); err != nil {
+			if places, err = b.deletableDisks(ctx, c, vm, pools); err != nil {
 				return err
 			}
 		}
@@ -56,28 +56,28 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 		if err := b.dropFilters(ctx, c, vm.ID, nil); err != nil {
 			return err
 		}
-		if err := b.devices.KeepMdevs(string(vm.ID)); err != nil {
+		if err := b.devices.RemoveMdevsExcept(string(vm.ID)); err != nil {
 			return err
 		}
 		if tree != nil {
 			own := map[string]bool{}
 			for _, d := range vm.Spec.Disks {
-				if p, err := placeOf(d.Ref(), pools); err == nil {
+				if p, err := localVolumeOf(d.Ref(), pools); err == nil {
 					own[p.path()] = true
 				}
 			}
-			if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, forgetTree(tree, own) }); err != nil {
+			if _, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, forgetTree(tree, own) }); err != nil {
 				return fmt.Errorf("delete the VM's snapshots: %w", err)
 			}
 		}
-		if err := b.keepSeeds(ctx, vm.ID); err != nil {
+		if err := b.removeOtherSeeds(ctx, vm.ID); err != nil {
 			return err
 		}
 		for _, p := range places {
-			if err := b.pools.answers(p.pool.Name); err != nil {
+			if err := b.pools.checkAnswers(p.pool.Name); err != nil {
 				return err
 			}
-			all := []place{p, p.partial()}
+			all := []localVolume{p, p.partial()}
 			if p.block() {
 				all = all[:1]
 			}
@@ -89,15 +89,15 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 			if err := b.dropDiskSecret(ctx, c, p.ref()); err != nil {
 				return fmt.Errorf("delete the passphrase of %s: %w", p.volume, err)
 			}
-			b.pools.changed(p.pool.Name)
+			b.pools.expirePool(p.pool.Name)
 		}
-		return b.dropGoneSecrets(ctx, c, vm.Spec.Disks, pools)
+		return b.dropOrphanedSecrets(ctx, c, vm.Spec.Disks, pools)
 	}))
 }
 
 // deletable returns the volumes that Quantix created for the VM's disks. These exclude existing volumes, images and
 // ISOs of the spec. It refuses if another domain uses one of the volumes.
-func (b *Backend) deletable(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool) ([]place, error) {
+func (b *Backend) deletableDisks(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool) ([]localVolume, error) {
 	var keep []fleet.Volref
 	for _, m := range vm.Spec.Media() {
 		keep = append(keep, m.Volref)
@@ -107,13 +107,13 @@ func (b *Backend) deletable(ctx context.Context, c *conn, vm fleet.VM, pools []f
 			keep = append(keep, *d.Image)
 		}
 	}
-	var out []place
+	var out []localVolume
 	for _, d := range vm.Spec.Disks {
 		ref := fleet.Volref{PoolID: d.PoolID, Volume: d.Volume}
 		if slices.Contains(keep, ref) || d.Existing {
 			continue
 		}
-		p, err := placeOf(ref, pools)
+		p, err := localVolumeOf(ref, pools)
 		if err != nil {
 			return nil, err
 		}
@@ -141,19 +141,19 @@ func (b *Backend) deletable(ctx context.Context, c *conn, vm fleet.VM, pools []f
 // undefine stops the VM's guest and removes the domain with its UEFI variables, TPM state and libvirt snapshots. A
 // missing domain is no error.
 func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
-	s, err := b.seeOn(ctx, c, id)
+	s, err := b.readDomainOn(ctx, c, id)
 	switch {
 	case is(err, golibvirt.ErrNoDomain):
 		return nil
 	case err != nil:
 		return err
-	case !s.ours:
-		return notOurs()
+	case !s.managed:
+		return errUnmanaged()
 	}
-	if err := b.reached(s); err != nil {
+	if err := b.refuseLost(s); err != nil {
 		return err
 	}
-	defer b.domains.forget(s.ref.UUID)
+	defer b.domains.invalidate(s.ref.UUID)
 	const all = golibvirt.DomainUndefineManagedSave | golibvirt.DomainUndefineSnapshotsMetadata |
 		golibvirt.DomainUndefineNvram | golibvirt.DomainUndefineCheckpointsMetadata
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
@@ -165,14 +165,14 @@ func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 		}
 		// libvirt removes the state of a TPM only if the definition has a TPM. So the state of a TPM that was removed
 		// earlier is removed here.
-		if !s.kept.parts.Security.TPM {
+		if !s.persistent.parts.Security.TPM {
 			if err := os.RemoveAll(filepath.Join(tpmDir, string(id))); err != nil {
 				return fmt.Errorf("remove the state of the VM's TPM: %w", err)
 			}
 		}
 		// libvirt removes only the file of UEFI variables in the definition. A change of secure boot leaves another one.
 		other := secureVars
-		if s.kept.parts.Security.SecureBoot {
+		if s.persistent.parts.Security.SecureBoot {
 			other = plainVars
 		}
 		if err := os.Remove(filepath.Join(nvramDir, string(id)+other)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -16,14 +16,14 @@ import (
 
 // overlaidBy returns the overlays in use on the spec's disks that Quantix did not create, for example of a virsh
 // snapshot.
-func (d *domain) overlaidBy() (out []fleet.Overlay) {
+func (d *domain) unmanagedOverlays() (out []fleet.Overlay) {
 	if d.applied == nil {
 		return nil
 	}
 	for _, s := range d.spec {
-		own := pathIn(*d.applied, s.ref)
+		own := appliedPath(*d.applied, s.ref)
 		if d.tree != nil {
-			own = cmp.Or(d.tree.Uses(s.ref), own)
+			own = cmp.Or(d.tree.ActiveFile(s.ref), own)
 		}
 		if own != "" && s.path != own && filepath.IsAbs(s.path) {
 			out = append(out, fleet.Overlay{Disk: s.ref, File: filepath.Base(s.path)})
@@ -37,24 +37,24 @@ func (d *domain) overlaidBy() (out []fleet.Overlay) {
 func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool, tree *hypervisor.SnapTree, disks bool) (*hypervisor.SnapTree, error) {
 	if !disks {
 		if tree != nil {
-			tree.Doomed = nil
+			tree.RemoveWithVM = nil
 		}
 		return tree, nil
 	}
-	var places []place
+	var places []localVolume
 	for _, d := range vm.Spec.Disks {
-		if p, err := placeOf(d.Ref(), pools); err == nil {
+		if p, err := localVolumeOf(d.Ref(), pools); err == nil {
 			places = append(places, p)
 		}
 	}
-	s, err := b.seeOn(ctx, c, vm.ID)
-	if is(err, golibvirt.ErrNoDomain) || err == nil && !s.ours {
+	s, err := b.readDomainOn(ctx, c, vm.ID)
+	if is(err, golibvirt.ErrNoDomain) || err == nil && !s.managed {
 		return tree, nil // an earlier attempt recorded the files before it undefined the domain
 	}
 	if err != nil {
 		return nil, err
 	}
-	doomed, err := b.overlays(ctx, c, s.ref, vm, places, tree)
+	doomed, err := b.overlaysToDelete(ctx, c, s.ref, vm, places, tree)
 	switch {
 	case err != nil:
 		return nil, err
@@ -63,7 +63,7 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pool
 	case tree == nil:
 		tree = &hypervisor.SnapTree{VM: vm.ID}
 	}
-	tree.Doomed = doomed
+	tree.RemoveWithVM = doomed
 	if err := writeTree(tree); err != nil {
 		return nil, fmt.Errorf("nothing was deleted, because the host cannot record the files to delete: %w", err)
 	}
@@ -73,7 +73,7 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pool
 // overlays returns the overlays on the VM's disks that Quantix did not create, and the files of virsh snapshots. The
 // disks' current content is in these files, so disks and overlays are deleted together. It refuses if the deletion
 // would leave files behind.
-func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, vm fleet.VM, places []place, tree *hypervisor.SnapTree) ([]string, error) {
+func (b *Backend) overlaysToDelete(ctx context.Context, c *conn, ref golibvirt.Domain, vm fleet.VM, places []localVolume, tree *hypervisor.SnapTree) ([]string, error) {
 	defined := []*libvirtxml.Domain{}
 	for _, flags := range []golibvirt.DomainXMLFlags{golibvirt.DomainXMLInactive, 0} {
 		x, err := readXML(ctx, c, ref, flags)
@@ -96,12 +96,12 @@ func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, v
 			if d == nil || p.block() || own[pathOf(d)] || !filepath.IsAbs(pathOf(d)) {
 				continue
 			}
-			above, err := bounded(ctx, func() ([]string, error) { return filesAbove(pathOf(d), own), nil })
+			above, err := withinLookPatience(ctx, func() ([]string, error) { return filesAbove(pathOf(d), own), nil })
 			if err != nil {
 				return nil, err
 			}
 			if above == nil {
-				return nil, hypervisor.LeavesOldFiles(vm.Name, pathOf(d), "is not backed by "+p.volume)
+				return nil, hypervisor.RefuseLeftoverOverlay(vm.Name, pathOf(d), "is not backed by "+p.volume)
 			}
 			out = append(out, above...)
 		}
@@ -117,7 +117,7 @@ func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, v
 	}
 	slices.Sort(out)
 	out = slices.Compact(out)
-	return out, b.deletableFiles(ctx, c, vm, out)
+	return out, b.checkFilesDeletable(ctx, c, vm, out)
 }
 
 // filesAbove returns the overlays of a backing chain, from the file top down to the first file in own (exclusive). It
@@ -173,7 +173,7 @@ func virshSnapshotFiles(ctx context.Context, c *conn, ref golibvirt.Domain) (out
 }
 
 // deletableFiles refuses files outside of the host's pools, and files that another domain uses.
-func (b *Backend) deletableFiles(ctx context.Context, c *conn, vm fleet.VM, files []string) error {
+func (b *Backend) checkFilesDeletable(ctx context.Context, c *conn, vm fleet.VM, files []string) error {
 	if len(files) == 0 {
 		return nil
 	}
@@ -182,19 +182,19 @@ func (b *Backend) deletableFiles(ctx context.Context, c *conn, vm fleet.VM, file
 		return err
 	}
 	for _, f := range files {
-		dir, _, inPool := b.pools.book.Holding(f)
+		dir, _, inPool := b.pools.book.RecordContaining(f)
 		if !inPool || filepath.Dir(f) != filepath.Clean(dir) {
-			return hypervisor.LeavesOldFiles(vm.Name, f, "lies outside of the host's pools")
+			return hypervisor.RefuseLeftoverOverlay(vm.Name, f, "lies outside of the host's pools")
 		}
-		if is, err := within(ctx, func() (overlay, error) { return b.overlayAt(f, false) }); err != nil || is == asReplaced {
-			return cmpErr(err, hypervisor.LeavesOldFiles(vm.Name, f, "is not a regular file"))
+		if is, err := within(ctx, func() (fileClass, error) { return b.fileClassAt(f, false) }); err != nil || is == asReplaced {
+			return firstError(err, hypervisor.RefuseLeftoverOverlay(vm.Name, f, "is not a regular file"))
 		}
-		user, err := b.userOf(ctx, all, vm.ID, place{pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, volume: filepath.Base(f)})
+		user, err := b.userOf(ctx, all, vm.ID, localVolume{pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, volume: filepath.Base(f)})
 		if err != nil {
 			return err
 		}
 		if user != "" {
-			return hypervisor.LeavesOldFiles(vm.Name, f, "is in use by another VM of the host")
+			return hypervisor.RefuseLeftoverOverlay(vm.Name, f, "is in use by another VM of the host")
 		}
 	}
 	return nil

@@ -12,14 +12,14 @@ import (
 )
 
 // devicePart converts one field of the spec S of a disk or NIC to the libvirt element X and back.
-type devicePart[X, S any] struct {
+type fieldCodec[X, S any] struct {
 	field string
 	write func(x *X, s S)
 	read  func(x *X, s *S)
 }
 
 // diskParts covers fleet.DiskFields. openDisk ensures that the element has a driver, a target and limits.
-var diskParts = []devicePart[libvirtxml.DomainDisk, fleet.Disk]{
+var diskFieldCodecs = []fieldCodec[libvirtxml.DomainDisk, fleet.Disk]{
 	{"bus", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
 		if bus := cmp.Or(s.Bus, "virtio"); x.Target.Bus != bus {
 			*x.Target = libvirtxml.DomainDiskTarget{Bus: bus} // nameTargets sets the name
@@ -47,8 +47,8 @@ var diskParts = []devicePart[libvirtxml.DomainDisk, fleet.Disk]{
 		},
 	},
 	{
-		"bootOrder", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Boot = bootAt(s.BootOrder) },
-		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.BootOrder = placeOfBoot(x.Boot) },
+		"bootOrder", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Boot = bootElement(s.BootOrder) },
+		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.BootOrder = bootOrderOf(x.Boot) },
 	},
 	{
 		"serial", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Serial = s.Serial },
@@ -100,8 +100,8 @@ var diskParts = []devicePart[libvirtxml.DomainDisk, fleet.Disk]{
 }
 
 // diskLimit returns the conversion of one I/O limit. libvirt's value is the spec's value times unit.
-func diskLimit(field string, unit uint64, in func(*libvirtxml.DomainDiskIOTune) *uint64, at func(*fleet.Disk) *int) devicePart[libvirtxml.DomainDisk, fleet.Disk] {
-	return devicePart[libvirtxml.DomainDisk, fleet.Disk]{
+func diskLimit(field string, unit uint64, in func(*libvirtxml.DomainDiskIOTune) *uint64, at func(*fleet.Disk) *int) fieldCodec[libvirtxml.DomainDisk, fleet.Disk] {
+	return fieldCodec[libvirtxml.DomainDisk, fleet.Disk]{
 		field,
 		func(x *libvirtxml.DomainDisk, s fleet.Disk) { *in(x.IOTune) = uint64(*at(&s)) * unit },
 		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { *at(s) = int(*in(x.IOTune) / unit) },
@@ -110,7 +110,7 @@ func diskLimit(field string, unit uint64, in func(*libvirtxml.DomainDiskIOTune) 
 
 // nicParts covers fleet.NICFields. openNIC ensures that the element has a model, a driver, a link and limits of both
 // directions.
-var nicParts = []devicePart[libvirtxml.DomainInterface, fleet.NIC]{
+var nicFieldCodecs = []fieldCodec[libvirtxml.DomainInterface, fleet.NIC]{
 	{"model", func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if model := cmp.Or(s.Model, "virtio"); x.Model.Type != model {
 			x.Model.Type, x.Address = model, nil // the new model may need another kind of address
@@ -126,8 +126,8 @@ var nicParts = []devicePart[libvirtxml.DomainInterface, fleet.NIC]{
 		}
 	}, func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.Queues = int(x.Driver.Queues) }},
 	{
-		"bootOrder", func(x *libvirtxml.DomainInterface, s fleet.NIC) { x.Boot = bootAt(s.BootOrder) },
-		func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.BootOrder = placeOfBoot(x.Boot) },
+		"bootOrder", func(x *libvirtxml.DomainInterface, s fleet.NIC) { x.Boot = bootElement(s.BootOrder) },
+		func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.BootOrder = bootOrderOf(x.Boot) },
 	},
 	{"linkDown", func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if x.Link.State = ""; s.LinkDown {
@@ -143,8 +143,8 @@ var nicParts = []devicePart[libvirtxml.DomainInterface, fleet.NIC]{
 }
 
 // nicLimit returns the conversion of one bandwidth limit, in KiB in both formats.
-func nicLimit(field string, in func(*libvirtxml.DomainInterfaceBandwidth) **int, at func(*fleet.NIC) *int) devicePart[libvirtxml.DomainInterface, fleet.NIC] {
-	return devicePart[libvirtxml.DomainInterface, fleet.NIC]{field, func(x *libvirtxml.DomainInterface, s fleet.NIC) {
+func nicLimit(field string, in func(*libvirtxml.DomainInterfaceBandwidth) **int, at func(*fleet.NIC) *int) fieldCodec[libvirtxml.DomainInterface, fleet.NIC] {
+	return fieldCodec[libvirtxml.DomainInterface, fleet.NIC]{field, func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if *in(x.Bandwidth) = nil; *at(&s) != 0 {
 			*in(x.Bandwidth) = at(&s)
 		}
@@ -155,14 +155,14 @@ func nicLimit(field string, in func(*libvirtxml.DomainInterfaceBandwidth) **int,
 	}}
 }
 
-func bootAt(n int) *libvirtxml.DomainDeviceBoot {
+func bootElement(n int) *libvirtxml.DomainDeviceBoot {
 	if n == 0 {
 		return nil
 	}
 	return &libvirtxml.DomainDeviceBoot{Order: uint(n)}
 }
 
-func placeOfBoot(b *libvirtxml.DomainDeviceBoot) int {
+func bootOrderOf(b *libvirtxml.DomainDeviceBoot) int {
 	if b == nil {
 		return 0
 	}
@@ -170,20 +170,20 @@ func placeOfBoot(b *libvirtxml.DomainDeviceBoot) int {
 }
 
 // openDisk returns a copy with all optional elements that diskParts needs.
-func openDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
-	d.Driver, d.Target, d.IOTune = copyOf(d.Driver), copyOf(d.Target), copyOf(d.IOTune)
+func expandDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
+	d.Driver, d.Target, d.IOTune = copyOrZero(d.Driver), copyOrZero(d.Target), copyOrZero(d.IOTune)
 	return d
 }
 
 // openNIC returns a copy with all optional elements that nicParts needs.
-func openNIC(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
-	n.Model, n.Driver, n.Link, n.Bandwidth = copyOf(n.Model), copyOf(n.Driver), copyOf(n.Link), copyOf(n.Bandwidth)
-	n.Bandwidth.Inbound, n.Bandwidth.Outbound = copyOf(n.Bandwidth.Inbound), copyOf(n.Bandwidth.Outbound)
+func expandNIC(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
+	n.Model, n.Driver, n.Link, n.Bandwidth = copyOrZero(n.Model), copyOrZero(n.Driver), copyOrZero(n.Link), copyOrZero(n.Bandwidth)
+	n.Bandwidth.Inbound, n.Bandwidth.Outbound = copyOrZero(n.Bandwidth.Inbound), copyOrZero(n.Bandwidth.Outbound)
 	return n
 }
 
 // copyOf returns a copy of *v, or a zero value if v is nil.
-func copyOf[T any](v *T) *T {
+func copyOrZero[T any](v *T) *T {
 	out := new(T)
 	if v != nil {
 		*out = *v
@@ -192,21 +192,21 @@ func copyOf[T any](v *T) *T {
 }
 
 // closeDisk returns the disk without empty elements.
-func closeDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
-	d.IOTune = filled(d.IOTune)
+func compactDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
+	d.IOTune = nilIfZero(d.IOTune)
 	return d
 }
 
 // closeNIC returns the NIC without empty elements.
-func closeNIC(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
-	n.Driver, n.Link = filled(n.Driver), filled(n.Link)
-	n.Bandwidth.Inbound, n.Bandwidth.Outbound = filled(n.Bandwidth.Inbound), filled(n.Bandwidth.Outbound)
-	n.Bandwidth = filled(n.Bandwidth)
+func compactNIC(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
+	n.Driver, n.Link = nilIfZero(n.Driver), nilIfZero(n.Link)
+	n.Bandwidth.Inbound, n.Bandwidth.Outbound = nilIfZero(n.Bandwidth.Inbound), nilIfZero(n.Bandwidth.Outbound)
+	n.Bandwidth = nilIfZero(n.Bandwidth)
 	return n
 }
 
 // filled returns v, or nil if *v is zero.
-func filled[T comparable](v *T) *T {
+func nilIfZero[T comparable](v *T) *T {
 	var none T
 	if *v == none {
 		return nil
@@ -217,8 +217,8 @@ func filled[T comparable](v *T) *T {
 // readDisk reads the fields of a disk; was is the disk as last applied. Cache mode "none" counts as the default if the
 // spec sets no mode, because setDisk chooses it for storage with direct I/O.
 func readDisk(d libvirtxml.DomainDisk, was fleet.Disk) fleet.Disk {
-	x, out := openDisk(d), was
-	for _, p := range diskParts {
+	x, out := expandDisk(d), was
+	for _, p := range diskFieldCodecs {
 		p.read(&x, &out)
 	}
 	if was.Cache == "" && out.Cache == "none" {
@@ -228,8 +228,8 @@ func readDisk(d libvirtxml.DomainDisk, was fleet.Disk) fleet.Disk {
 }
 
 func readNIC(n libvirtxml.DomainInterface, out fleet.NIC) fleet.NIC {
-	x := openNIC(n)
-	for _, p := range nicParts {
+	x := expandNIC(n)
+	for _, p := range nicFieldCodecs {
 		p.read(&x, &out)
 	}
 	return out
@@ -237,30 +237,30 @@ func readNIC(n libvirtxml.DomainInterface, out fleet.NIC) fleet.NIC {
 
 // setDisk writes the fields for which has returns true. With direct, a disk without a cache mode gets the mode "none".
 func setDisk(d libvirtxml.DomainDisk, want fleet.Disk, direct bool, has func(field string) bool) libvirtxml.DomainDisk {
-	x := openDisk(d)
+	x := expandDisk(d)
 	if want.Cache == "" && direct {
 		want.Cache = "none"
 	}
-	for _, p := range diskParts {
+	for _, p := range diskFieldCodecs {
 		if has(p.field) {
 			p.write(&x, want)
 		}
 	}
-	return closeDisk(x)
+	return compactDisk(x)
 }
 
 func setNIC(n libvirtxml.DomainInterface, want fleet.NIC, has func(field string) bool) libvirtxml.DomainInterface {
-	x := openNIC(n)
-	for _, p := range nicParts {
+	x := expandNIC(n)
+	for _, p := range nicFieldCodecs {
 		if has(p.field) {
 			p.write(&x, want)
 		}
 	}
-	return closeNIC(x)
+	return compactNIC(x)
 }
 
 // every selects all fields in setDisk and setNIC.
-func every(string) bool { return true }
+func allFields(string) bool { return true }
 
 // nameTargets assigns target names to disks without one. The guest orders its disks by these names.
 func nameTargets(devices *libvirtxml.DomainDeviceList) {
@@ -357,7 +357,7 @@ func bootDevices() []libvirtxml.DomainBootDevice {
 }
 
 // setOf returns the first planned change whose device satisfies is, or nil.
-func setOf[T any](all []hypervisor.Set[T], is func(T) bool) *hypervisor.Set[T] {
+func changeOf[T any](all []hypervisor.Set[T], is func(T) bool) *hypervisor.Set[T] {
 	i := slices.IndexFunc(all, func(s hypervisor.Set[T]) bool { return is(s.Device) })
 	if i < 0 {
 		return nil

@@ -26,7 +26,7 @@ func diskSecret(ref fleet.Volref) fleet.VMID {
 }
 
 // makeDiskSecret generates a new 256-bit passphrase for a disk that is about to be created.
-func (b *Backend) makeDiskSecret(ctx context.Context, c *conn, p place) error {
+func (b *Backend) makeDiskSecret(ctx context.Context, c *conn, p localVolume) error {
 	text, err := (&libvirtxml.Secret{
 		Ephemeral: "no", Private: "yes", UUID: string(diskSecret(p.ref())), Description: "Quantix: disk " + p.volume + " of pool " + p.pool.Name,
 		Usage: &libvirtxml.SecretUsage{Type: "volume", Volume: p.path()},
@@ -68,7 +68,7 @@ func (b *Backend) dropDiskSecret(ctx context.Context, c *conn, ref fleet.Volref)
 }
 
 // hasDiskSecret refuses an encrypted disk if the host lacks its passphrase.
-func (b *Backend) hasDiskSecret(ctx context.Context, c *conn, p place) error {
+func (b *Backend) checkDiskSecret(ctx context.Context, c *conn, p localVolume) error {
 	uuid, err := parseUUID(diskSecret(p.ref()))
 	if err != nil {
 		return err
@@ -81,14 +81,14 @@ func (b *Backend) hasDiskSecret(ctx context.Context, c *conn, p place) error {
 }
 
 // dropGoneSecrets removes the passphrases of those disks whose volumes no longer exist.
-func (b *Backend) dropGoneSecrets(ctx context.Context, c *conn, disks []fleet.Disk, pools []fleet.Pool) error {
+func (b *Backend) dropOrphanedSecrets(ctx context.Context, c *conn, disks []fleet.Disk, pools []fleet.Pool) error {
 	var failed error
 	for _, d := range disks {
-		p, err := placeOf(d.Ref(), pools)
-		if d.Encryption == "" || err != nil || p.block() || b.pools.answers(p.pool.Name) != nil {
+		p, err := localVolumeOf(d.Ref(), pools)
+		if d.Encryption == "" || err != nil || p.block() || b.pools.checkAnswers(p.pool.Name) != nil {
 			continue
 		}
-		why, err := b.absent(ctx, c, p.pool.Name, p.path())
+		why, err := b.whyUnavailable(ctx, c, p.pool.Name, p.path())
 		if err != nil || why != hypervisor.FileMissing { // an inactive pool does not prove that the file is missing
 			continue
 		}

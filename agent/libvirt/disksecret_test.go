@@ -51,7 +51,7 @@ func TestEncryptedDiskHidesContentAndPassphrase(t *testing.T) {
 			t.Errorf("%s: the plain text (%s) is in the file: %t", d.Volume, output, has)
 		}
 	}
-	if info := sh(t, "qemu-img", "info", "-U", filepath.Join(f.pool.Spec.Path, secret.Volume)); !strings.Contains(info, "encrypted: yes") {
+	if info := runOutput(t, "qemu-img", "info", "-U", filepath.Join(f.pool.Spec.Path, secret.Volume)); !strings.Contains(info, "encrypted: yes") {
 		t.Errorf("qemu-img reports %s", info)
 	}
 	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))

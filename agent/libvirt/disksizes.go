@@ -18,9 +18,9 @@ const (
 )
 
 // size holds a disk's virtual size and its allocation on storage, in bytes; both are 0 if unreadable.
-type size struct {
+type diskSize struct {
 	bytes, alloc int64
-	is           presence
+	presence           presence
 	kind         diskKind
 }
 
@@ -29,7 +29,7 @@ type presence int
 
 const (
 	fileUnknown presence = iota
-	fileThere
+	filePresent
 	fileMissing
 	fileReplaced // a link, device or other file that the pool must not contain
 )
@@ -39,8 +39,8 @@ const (
 // since the guest's start.
 type diskSizes struct {
 	mu       sync.Mutex
-	dirs     map[string]*watch[map[string]size]
-	reported map[string]size
+	dirs     map[string]*watch[map[string]diskSize]
+	reported map[string]diskSize
 	// replaced reports whether the path is not a regular file, or not a directory if folder is set; nil: no check
 	replaced func(path string, folder bool) bool
 }
@@ -52,14 +52,14 @@ type diskPaths map[string]diskKind
 type diskKind int
 
 const (
-	anImage diskKind = iota // read the header
-	aRaw                    // read the length
-	aMedium                 // check existence
-	aFolder                 // check existence
+	imageKind diskKind = iota // read the header
+	rawKind                    // read the length
+	mediumKind                 // check existence
+	folderKind                 // check existence
 )
 
 // read returns the sizes of the paths; unknown sizes are zero. Allocations change only in steps, see steady.
-func (d *diskSizes) read(ctx context.Context, paths diskPaths) map[string]size {
+func (d *diskSizes) read(ctx context.Context, paths diskPaths) map[string]diskSize {
 	byDir := map[string]diskPaths{}
 	for p, kind := range paths {
 		if !filepath.IsAbs(p) {
@@ -72,7 +72,7 @@ func (d *diskSizes) read(ctx context.Context, paths diskPaths) map[string]size {
 	}
 	var (
 		mu    sync.Mutex
-		found = map[string]size{}
+		found = map[string]diskSize{}
 		done  sync.WaitGroup
 	)
 	for dir, files := range byDir {
@@ -87,30 +87,30 @@ func (d *diskSizes) read(ctx context.Context, paths diskPaths) map[string]size {
 	return d.report(paths, found)
 }
 
-func (d *diskSizes) readDir(ctx context.Context, dir string, files diskPaths) map[string]size {
+func (d *diskSizes) readDir(ctx context.Context, dir string, files diskPaths) map[string]diskSize {
 	d.mu.Lock()
 	if d.dirs == nil {
-		d.dirs = map[string]*watch[map[string]size]{}
+		d.dirs = map[string]*watch[map[string]diskSize]{}
 	}
 	w := d.dirs[dir]
 	if w == nil {
-		w = &watch[map[string]size]{}
+		w = &watch[map[string]diskSize]{}
 		d.dirs[dir] = w
 	}
 	d.mu.Unlock()
-	look := func() (map[string]size, error) {
-		out := map[string]size{}
+	look := func() (map[string]diskSize, error) {
+		out := map[string]diskSize{}
 		for f, kind := range files {
 			out[f] = d.sizeOf(f, kind)
 		}
-		for f, was := range w.sight().value {
+		for f, was := range w.state().value {
 			if _, done := out[f]; !done {
 				out[f] = d.sizeOf(f, was.kind)
 			}
 		}
 		return out, nil
 	}
-	known := w.sight().value
+	known := w.state().value
 	for f := range files {
 		if _, ok := known[f]; !ok {
 			w.expire()
@@ -124,23 +124,23 @@ func (d *diskSizes) readDir(ctx context.Context, dir string, files diskPaths) ma
 	// The storage hangs, so the earlier presence of the files is no longer valid.
 	old := maps.Clone(s.value)
 	for f, z := range old {
-		z.is = fileUnknown
+		z.presence = fileUnknown
 		old[f] = z
 	}
 	return old
 }
 
-func (d *diskSizes) report(paths diskPaths, found map[string]size) map[string]size {
+func (d *diskSizes) report(paths diskPaths, found map[string]diskSize) map[string]diskSize {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.reported == nil {
-		d.reported = map[string]size{}
+		d.reported = map[string]diskSize{}
 	}
-	out := make(map[string]size, len(paths))
+	out := make(map[string]diskSize, len(paths))
 	for p := range paths {
 		z, ok := found[p]
 		if reported, was := d.reported[p]; was {
-			z.alloc = steady(reported.alloc, z.alloc, 0)
+			z.alloc = smoothSize(reported.alloc, z.alloc, 0)
 		}
 		if ok {
 			d.reported[p] = z
@@ -160,41 +160,41 @@ func (d *diskSizes) expire(dir string) {
 }
 
 // keepOnly removes the sizes of all other paths.
-func (d *diskSizes) keepOnly(paths map[string]size) {
+func (d *diskSizes) keepOnly(paths map[string]diskSize) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dirs := map[string]bool{}
 	for p := range paths {
 		dirs[filepath.Dir(p)] = true
 	}
-	maps.DeleteFunc(d.reported, func(p string, _ size) bool { _, ok := paths[p]; return !ok })
+	maps.DeleteFunc(d.reported, func(p string, _ diskSize) bool { _, ok := paths[p]; return !ok })
 	// A directory with a hanging read stays, so that no second read of the directory starts.
-	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]size]) bool { return !dirs[dir] && w.sight().late == 0 })
+	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]diskSize]) bool { return !dirs[dir] && w.state().late == 0 })
 }
 
 // sizeOf reads a file's allocation and its virtual size: from the header, or from the length of a raw file. Both are
 // zero if they cannot be read.
-func (d *diskSizes) sizeOf(path string, kind diskKind) size {
-	if d.replaced != nil && d.replaced(path, kind == aFolder) {
-		return size{is: fileReplaced, kind: kind}
+func (d *diskSizes) sizeOf(path string, kind diskKind) diskSize {
+	if d.replaced != nil && d.replaced(path, kind == folderKind) {
+		return diskSize{presence: fileReplaced, kind: kind}
 	}
 	var h header
 	var err error
 	switch kind {
-	case anImage:
+	case imageKind:
 		h, err = readHeader(path, true)
-	case aRaw:
-		h, err = readLength(path)
-	case aMedium, aFolder:
+	case rawKind:
+		h, err = readRawHeader(path)
+	case mediumKind, folderKind:
 		_, err = os.Stat(path)
 	}
 	switch {
 	case isMissing(err):
-		return size{is: fileMissing, kind: kind}
+		return diskSize{presence: fileMissing, kind: kind}
 	case err != nil:
-		return size{kind: kind}
+		return diskSize{kind: kind}
 	}
-	return size{bytes: h.Size, alloc: h.alloc, is: fileThere, kind: kind}
+	return diskSize{bytes: h.Size, alloc: h.alloc, presence: filePresent, kind: kind}
 }
 
 // isMissing reports whether the file system answered that the file does not exist.

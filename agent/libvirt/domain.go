@@ -27,7 +27,7 @@ const domainAge = time.Minute
 type domain struct {
 	ref         golibvirt.Domain // its ID is -1 while the domain is off
 	id          fleet.VMID
-	ours        bool // the definition has Quantix's mark for this UUID
+	managed        bool // the definition has Quantix's mark for this UUID
 	mark        mark
 	secret      string              // secret of the mark: of the running guest's, otherwise of the definition's
 	applied     *hypervisor.Applied // nil: an older agent recorded none
@@ -35,8 +35,8 @@ type domain struct {
 	transient   bool       // the guest runs without a persistent definition
 	spec        []specDisk // the spec's disks that are in the definition
 	live        *hardware  // nil while the domain is off
-	kept        hardware   // the hardware at the next start
-	heldBack    []fleet.PendingUnplug
+	persistent        hardware   // the hardware at the next start
+	pendingUnplugs    []fleet.PendingUnplug
 	accelerator string
 	vnc         endpoint
 	agent       bool              // the guest agent is connected, or reachable over vsock
@@ -45,48 +45,48 @@ type domain struct {
 	startedAt   *time.Time
 	readAt      time.Time
 	tree        *hypervisor.SnapTree // snapshots of Quantix; nil: none
-	noTree      string               // why the snapshots are unknown; empty: the snapshots are known
+	whyNoSnapshots      string               // why the snapshots are unknown; empty: the snapshots are known
 	others      []string             // names of snapshots made with virsh
-	unread      error                // why the definition cannot be read; nil: the definition was read
+	readErr      error                // why the definition cannot be read; nil: the definition was read
 	file        fileStamp            // of the persistent definition's file
 }
 
 // now returns the current hardware: of the running guest, otherwise of the definition.
-func (d *domain) now() hardware {
+func (d *domain) currentHardware() hardware {
 	if d.live != nil {
 		return *d.live
 	}
-	return d.kept
+	return d.persistent
 }
 
 // files returns all paths that the domain uses now, at its next start, or in its snapshots.
 func (d *domain) files() []string {
-	all := d.kept.files
+	all := d.persistent.files
 	if d.live != nil {
 		all = append(append([]string{}, all...), d.live.files...)
 	}
-	for _, h := range d.snapped() {
+	for _, h := range d.snapshotFiles() {
 		all = append(slices.Clip(all), h.path)
 	}
 	return all
 }
 
 // held returns the files of the domain's disks, now, at its next start, and in its snapshots.
-func (d *domain) held() []held {
-	all := d.kept.held
+func (d *domain) diskFiles() []diskFile {
+	all := d.persistent.diskFiles
 	if d.live != nil {
-		all = slices.Concat(all, d.live.held)
+		all = slices.Concat(all, d.live.diskFiles)
 	}
-	return slices.Concat(all, d.snapped())
+	return slices.Concat(all, d.snapshotFiles())
 }
 
 // snapped returns the files of the VM's snapshots, including those outside its current backing chains.
-func (d *domain) snapped() (out []held) {
+func (d *domain) snapshotFiles() (out []diskFile) {
 	if d.tree == nil {
 		return nil
 	}
 	for _, f := range d.tree.Files() {
-		out = append(out, held{path: f, opaque: !strings.HasSuffix(f, ".qcow2"), part: true})
+		out = append(out, diskFile{path: f, opaque: !strings.HasSuffix(f, ".qcow2"), inChain: true})
 	}
 	return out
 }
@@ -95,21 +95,21 @@ func (d *domain) snapped() (out []held) {
 type domainCache struct {
 	mu      sync.Mutex
 	all     map[golibvirt.UUID]*domain
-	forgets int // number of invalidations, so that put never stores a definition read before an invalidation
+	invalidations int // number of invalidations, so that put never stores a definition read before an invalidation
 }
 
-func (k *domainCache) forget(id golibvirt.UUID) {
+func (k *domainCache) invalidate(id golibvirt.UUID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.all, id)
-	k.forgets++
+	k.invalidations++
 }
 
 func (k *domainCache) clear() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.all = nil
-	k.forgets++
+	k.invalidations++
 }
 
 // get returns the cached domain, or nil. A cached domain is valid if its run, name and definition file are unchanged
@@ -119,16 +119,16 @@ func (k *domainCache) get(ref golibvirt.Domain, file fileStamp) (d *domain, forg
 	defer k.mu.Unlock()
 	d = k.all[ref.UUID]
 	if d != nil && d.ref == ref && d.file == file && time.Since(d.readAt) < domainAge {
-		return d, k.forgets
+		return d, k.invalidations
 	}
-	return nil, k.forgets
+	return nil, k.invalidations
 }
 
 // put stores the domain, unless an invalidation happened after the call of get that returned forgets.
 func (k *domainCache) put(d *domain, forgets int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.forgets != forgets {
+	if k.invalidations != forgets {
 		return
 	}
 	if k.all == nil {
@@ -138,7 +138,7 @@ func (k *domainCache) put(d *domain, forgets int) {
 }
 
 // keepOnly removes the domains that are not in all.
-func (k *domainCache) keepOnly(all []sighted) {
+func (k *domainCache) keepOnly(all []observedDomain) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	here := make(map[golibvirt.UUID]bool, len(all))
@@ -153,7 +153,7 @@ func (k *domainCache) keepOnly(all []sighted) {
 }
 
 // look returns the domain from the cache, or reads its definitions. libvirt must have returned ref just before.
-func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*domain, error) {
+func (b *Backend) readDomain(ctx context.Context, c *conn, ref golibvirt.Domain) (*domain, error) {
 	file := stampOf(definitionFile(ref.Name))
 	d, forgets := b.domains.get(ref, file)
 	if d != nil {
@@ -164,22 +164,22 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 		return nil, err
 	}
 	d = &domain{
-		ref: ref, id: formatUUID(ref.UUID), kept: hardwareOf(kept), accelerator: kept.Type, readAt: time.Now(), file: file,
+		ref: ref, id: formatUUID(ref.UUID), persistent: hardwareOf(kept), accelerator: kept.Type, readAt: time.Now(), file: file,
 	}
-	d.mark, d.ours = markOf(kept.Metadata)
-	d.ours = d.ours && d.mark.ID == d.id // a copy made by virt-clone carries the original's mark
+	d.mark, d.managed = markOf(kept.Metadata)
+	d.managed = d.managed && d.mark.ID == d.id // a copy made by virt-clone carries the original's mark
 	d.secret = d.mark.Mark
-	if d.ours {
-		d.compare(kept, b.assigned.volumeAt)
+	if d.managed {
+		d.compare(kept, b.assignedPools.volumeAt)
 		if d.tree, err = readTree(d.id); err != nil {
 			b.log.Warn("the record of a VM's snapshots cannot be read", "vm", d.id, "error", err)
-			d.noTree = "The host cannot read its record of the VM's snapshots: " + err.Error()
+			d.whyNoSnapshots = "The host cannot read its record of the VM's snapshots: " + err.Error()
 		}
 		switch d.others, err = othersOf(ctx, c, ref); {
-		case is(err, golibvirt.ErrNoDomain), err != nil && !ofOne(err):
+		case is(err, golibvirt.ErrNoDomain), err != nil && !concernsOneObject(err):
 			return nil, err
 		case err != nil:
-			d.noTree = "The host cannot list the VM's snapshots in libvirt: " + err.Error()
+			d.whyNoSnapshots = "The host cannot list the VM's snapshots in libvirt: " + err.Error()
 		}
 	}
 	if ref.ID >= 0 {
@@ -193,7 +193,7 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 		live := hardwareOf(x)
 		d.live, d.vnc, d.agent, d.cid, d.accelerator = &live, vncOf(x), hasAgent(x), cidOf(x), x.Type
 		if d.applied != nil && kept.Devices != nil && x.Devices != nil {
-			d.heldBack = reportUnplugs(pendingUnplugs(kept, x, d.applied.Spec))
+			d.pendingUnplugs = reportUnplugs(pendingUnplugs(kept, x, d.applied.Spec))
 		}
 		d.startedAt, d.launch = b.startedAt(ref.Name), b.launchOf(ctx, c, ref, x)
 		running, _ := markOf(x.Metadata)
@@ -209,13 +209,13 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 }
 
 // unread returns a domain whose definition cannot be read. Only its name, state and owner are known.
-func (b *Backend) unread(ctx context.Context, c *conn, ref golibvirt.Domain, why error) *domain {
-	d := &domain{ref: ref, id: formatUUID(ref.UUID), unread: why}
+func (b *Backend) unreadableDomain(ctx context.Context, c *conn, ref golibvirt.Domain, why error) *domain {
+	d := &domain{ref: ref, id: formatUUID(ref.UUID), readErr: why}
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
 		return l.DomainGetMetadata(ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{markSpace}, golibvirt.DomainAffectCurrent)
 	})
 	if err == nil && xml.Unmarshal([]byte(text), &d.mark) == nil {
-		d.ours, d.secret = d.mark.ID == d.id, d.mark.Mark
+		d.managed, d.secret = d.mark.ID == d.id, d.mark.Mark
 	}
 	return d
 }
@@ -230,7 +230,7 @@ func (d *domain) compare(kept *libvirtxml.Domain, volumeAt func(string) *fleet.V
 }
 
 // pending returns the name that the domain gets when it is next off, or "" if its name is final.
-func (d *domain) pending() string {
+func (d *domain) pendingName() string {
 	if d.applied != nil {
 		return d.applied.Pending(d.ref.Name)
 	}
@@ -269,17 +269,17 @@ func readXML(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt
 	// A live definition contains backing file names from disk headers, which may have characters that XML forbids. The
 	// text of an inactive definition stays unchanged, because the agent redefines the domain from it.
 	if flags&golibvirt.DomainXMLInactive == 0 {
-		text = hypervisor.Legible(text)
+		text = hypervisor.EscapeInvalidText(text)
 	}
 	if err := x.Unmarshal(text); err != nil {
 		return x, err
 	}
-	return x, onNetworks(x, text)
+	return x, restoreNetworks(x, text)
 }
 
 // onNetworks sets the networks of a running guest's NICs. In a live definition libvirt replaces the network by its
 // bridge or device, and writes the network's name into an attribute that libvirtxml does not read.
-func onNetworks(x *libvirtxml.Domain, text string) error {
+func restoreNetworks(x *libvirtxml.Domain, text string) error {
 	var named struct {
 		NICs []struct {
 			Source libvirtxml.DomainInterfaceSourceNetwork `xml:"source"`
@@ -298,32 +298,32 @@ func onNetworks(x *libvirtxml.Domain, text string) error {
 }
 
 // sighted is a domain together with its current state.
-type sighted struct {
+type observedDomain struct {
 	*domain
 	state, reason int32
 }
 
 // inventory returns all domains of the host. It reads all states in one call, and the definitions that are not cached.
-func (b *Backend) inventory(ctx context.Context, c *conn) ([]sighted, error) {
+func (b *Backend) inventory(ctx context.Context, c *conn) ([]observedDomain, error) {
 	stats, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
 		return l.ConnectGetAllDomainStats(nil, uint32(golibvirt.DomainStatsState), uint32(golibvirt.ConnectGetAllDomainsStatsNowait))
 	})
 	if err != nil {
 		return nil, err
 	}
-	all := make([]sighted, len(stats))
+	all := make([]observedDomain, len(stats))
 	var g errgroup.Group
 	g.SetLimit(4) // libvirtd handles five calls of a connection at once
 	for i, s := range stats {
 		p := params(s.Params)
-		all[i] = sighted{state: int32(p[golibvirt.DomainStatsStateState]), reason: int32(p[golibvirt.DomainStatsStateReason])}
+		all[i] = observedDomain{state: int32(p[golibvirt.DomainStatsStateState]), reason: int32(p[golibvirt.DomainStatsStateReason])}
 		g.Go(func() error {
-			d, err := b.look(ctx, c, s.Dom)
+			d, err := b.readDomain(ctx, c, s.Dom)
 			switch {
 			case is(err, golibvirt.ErrNoDomain):
 				return nil // undefined after it was listed
-			case ofOne(err):
-				d, err = b.unread(ctx, c, s.Dom, err), nil
+			case concernsOneObject(err):
+				d, err = b.unreadableDomain(ctx, c, s.Dom, err), nil
 			}
 			all[i].domain = d
 			return err

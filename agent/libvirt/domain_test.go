@@ -81,7 +81,7 @@ func TestApplyRefusedWhenExistingVolumeDoesNotFitDisk(t *testing.T) {
 	for _, name := range []string{"raw", "refers"} {
 		vm := f.vm()
 		vm.Spec.Disks = []fleet.Disk{f.disk(name)}
-		err := f.ApplyVM(t.Context(), order(vm, f.pool))
+		err := f.ApplyVM(t.Context(), applyJob(vm, f.pool))
 		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -239,11 +239,11 @@ func TestApplyAdoptsDefinitionOfOlderAgent(t *testing.T) {
 		t.Errorf("before anything is applied: %+v", st)
 	}
 	restore := hideVolume(t, f.pool, "one")
-	if err := f.ApplyVM(t.Context(), order(vm, f.pool)); err == nil || !strings.Contains(err.Error(), "Disk 1") {
+	if err := f.ApplyVM(t.Context(), applyJob(vm, f.pool)); err == nil || !strings.Contains(err.Error(), "Disk 1") {
 		t.Errorf("apply with a missing disk: %v", err)
 	}
 	restore()
-	change(t, vm.ID, conformance.Change{CPUs: 4})
+	editVM(t, vm.ID, conformance.Change{CPUs: 4})
 	vm.Generation, vm.Spec.Disks = 2, append(vm.Spec.Disks, f.disk("two"))
 	f.apply(vm)
 	st, generation, err := f.VM(t.Context(), vm.ID)
@@ -270,7 +270,7 @@ func TestDiskMissingWhenPoolIsHiddenByMount(t *testing.T) {
 		}
 	}
 	defer umount()
-	for act, err := range map[string]error{"apply": f.ApplyVM(t.Context(), order(vm, f.pool)), "start": f.StartVM(t.Context(), vm.ID)} {
+	for act, err := range map[string]error{"apply": f.ApplyVM(t.Context(), applyJob(vm, f.pool)), "start": f.StartVM(t.Context(), vm.ID)} {
 		if err == nil || !strings.Contains(err.Error(), "Disk 1 (pool "+f.pool.Name) {
 			t.Errorf("%s: %v", act, err)
 		}

@@ -26,7 +26,7 @@ const (
 const nvramDir = "/var/lib/libvirt/qemu/nvram"
 
 // intent is the content to write into a definition, with paths of this host.
-type intent struct {
+type definitionEdit struct {
 	hypervisor.Edit
 	name  string
 	mark  mark
@@ -47,7 +47,7 @@ type diskPlace struct {
 }
 
 // is reports whether the definition's disk has the alias or the path of p.
-func (p diskPlace) is(d *libvirtxml.DomainDisk) bool {
+func (p diskPlace) matches(d *libvirtxml.DomainDisk) bool {
 	return aliasOf(d.Alias) == p.alias || p.path != "" && pathOf(d) == p.path
 }
 
@@ -58,7 +58,7 @@ func diskAlias(ref fleet.Volref) string {
 }
 
 // edit applies the intent to a definition and preserves everything that an administrator added or changed.
-func edit(x *libvirtxml.Domain, in intent) {
+func edit(x *libvirtxml.Domain, in definitionEdit) {
 	if x.Devices == nil {
 		x.Devices = &libvirtxml.DomainDeviceList{}
 	}
@@ -106,7 +106,7 @@ func editMemory(x *libvirtxml.Domain, kib uint) {
 // editCPUs sets the vCPU count and preserves the definition's maximum. A definition whose vCPU count equals specMax,
 // the maximum of the spec, states no separate maximum.
 func editCPUs(x *libvirtxml.Domain, n, specMax uint) {
-	maximum := uint(moreCPUs(x))
+	maximum := uint(maxHotPlugCPUs(x))
 	if x.VCPU != nil && x.VCPU.Value == specMax {
 		maximum = specMax
 	}
@@ -144,18 +144,18 @@ func editFirmware(x *libvirtxml.Domain, want fleet.Firmware) {
 	}
 }
 
-func editDisks(devices *libvirtxml.DomainDeviceList, in intent) {
+func editDisks(devices *libvirtxml.DomainDeviceList, in definitionEdit) {
 	drop := func(d libvirtxml.DomainDisk) bool {
-		return in.Strays || slices.ContainsFunc(in.DropDisks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == aliasOf(d.Alias) })
+		return in.RemoveStrays || slices.ContainsFunc(in.DropDisks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == aliasOf(d.Alias) })
 	}
 	devices.Disks = slices.DeleteFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool {
-		return isOurs(d.Alias, aliasDisk) && drop(d) && !slices.ContainsFunc(in.disks, func(w diskPlace) bool { return w.is(&d) })
+		return hasAliasPrefix(d.Alias, aliasDisk) && drop(d) && !slices.ContainsFunc(in.disks, func(w diskPlace) bool { return w.matches(&d) })
 	})
 	for _, w := range in.disks {
-		i := slices.IndexFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return w.is(&d) })
+		i := slices.IndexFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return w.matches(&d) })
 		if i < 0 {
 			devices.Disks = append(devices.Disks, newDisk(w))
-		} else if set := setOf(in.SetDisks, func(d fleet.Disk) bool { return d.Ref() == w.spec.Ref() }); set != nil {
+		} else if set := changeOf(in.SetDisks, func(d fleet.Disk) bool { return d.Ref() == w.spec.Ref() }); set != nil {
 			devices.Disks[i] = setDisk(devices.Disks[i], set.Device, w.direct, set.Has)
 		}
 	}
@@ -174,16 +174,16 @@ func newDisk(w diskPlace) libvirtxml.DomainDisk {
 		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: format},
 		Source: source,
 		Alias:  &libvirtxml.DomainAlias{Name: w.alias},
-	}, w.spec, w.direct, every)
+	}, w.spec, w.direct, allFields)
 }
 
-func editNICs(devices *libvirtxml.DomainDeviceList, in intent) {
+func editNICs(devices *libvirtxml.DomainDeviceList, in definitionEdit) {
 	has := func(all []fleet.NIC, mac string) bool {
 		return slices.ContainsFunc(all, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, mac) })
 	}
 	devices.Interfaces = slices.DeleteFunc(devices.Interfaces, func(n libvirtxml.DomainInterface) bool {
 		mac := macOf(&n)
-		return isOurs(n.Alias, aliasNIC) && !has(in.spec.NICs, mac) && (in.Strays || has(in.DropNICs, mac))
+		return hasAliasPrefix(n.Alias, aliasNIC) && !has(in.spec.NICs, mac) && (in.RemoveStrays || has(in.DropNICs, mac))
 	})
 	for _, w := range in.NICs {
 		source := &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: w.Network, PortGroup: w.PortGroup}}
@@ -196,18 +196,18 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in intent) {
 			if sourceOf(n) != sourceOf(&libvirtxml.DomainInterface{Source: source}) {
 				n.Source = source
 			}
-			editFilter(n, in.mark.ID, w, in.Strays)
+			editFilter(n, in.mark.ID, w, in.RemoveStrays)
 			continue
 		}
 		devices.Interfaces = append(devices.Interfaces, setNIC(libvirtxml.DomainInterface{
 			MAC:    &libvirtxml.DomainInterfaceMAC{Address: strings.ToLower(w.MAC)},
 			Source: source,
 			Alias:  &libvirtxml.DomainAlias{Name: nicAlias(w)},
-		}, w, every))
+		}, w, allFields))
 		editFilter(&devices.Interfaces[len(devices.Interfaces)-1], in.mark.ID, w, false)
 	}
 	for i, n := range devices.Interfaces {
-		if set := setOf(in.SetNICs, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, macOf(&n)) }); set != nil {
+		if set := changeOf(in.SetNICs, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, macOf(&n)) }); set != nil {
 			devices.Interfaces[i] = setNIC(n, set.Device, set.Has)
 		}
 	}
@@ -237,6 +237,6 @@ func aliasOf(a *libvirtxml.DomainAlias) string {
 	return a.Name
 }
 
-func isOurs(a *libvirtxml.DomainAlias, prefix string) bool {
+func hasAliasPrefix(a *libvirtxml.DomainAlias, prefix string) bool {
 	return strings.HasPrefix(aliasOf(a), prefix)
 }

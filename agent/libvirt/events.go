@@ -10,7 +10,7 @@ import (
 
 // watched are the events that can change a VM's status. go-libvirt delivers no events of networks and pools, so
 // Snapshot polls networks and pools.
-var watched = []golibvirt.DomainEventID{
+var watchedEvents = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDLifecycle, golibvirt.DomainEventIDReboot, golibvirt.DomainEventIDIoErrorReason,
 	golibvirt.DomainEventIDDiskChange, golibvirt.DomainEventIDTrayChange, golibvirt.DomainEventIDDeviceAdded,
 	golibvirt.DomainEventIDDeviceRemoved, golibvirt.DomainEventIDAgentLifecycle, golibvirt.DomainEventIDMetadataChange,
@@ -20,14 +20,14 @@ var watched = []golibvirt.DomainEventID{
 // subscribe forwards events as wake-ups until the connection is lost. It fails only without lifecycle events, because
 // an older libvirt may lack others.
 func (b *Backend) subscribe(ctx context.Context, c *conn) error {
-	for _, id := range watched {
+	for _, id := range watchedEvents {
 		// The context never ends. Otherwise go-libvirt would unsubscribe while the connection closes, and that race
 		// crashes libvirtd 9.0.
 		events, err := call(ctx, c, func(l *golibvirt.Libvirt) (<-chan any, error) {
 			return l.SubscribeEvents(context.Background(), id, nil)
 		})
 		switch {
-		case err != nil && (id == golibvirt.DomainEventIDLifecycle || !answered(err)):
+		case err != nil && (id == golibvirt.DomainEventIDLifecycle || !isLibvirtError(err)):
 			return fmt.Errorf("subscribe to events: %w", err)
 		case err != nil:
 			b.log.Debug("libvirt does not offer an event", "event", int(id), "error", err)
@@ -39,9 +39,9 @@ func (b *Backend) subscribe(ctx context.Context, c *conn) error {
 					b.ioErrors.note(io.Msg)
 				}
 				if watchdog, ok := e.(*golibvirt.DomainEventCallbackWatchdogMsg); ok {
-					b.watchdogs.note(watchdog.Msg.Dom.UUID)
+					b.watchdogs.countExpiry(watchdog.Msg.Dom.UUID)
 				}
-				b.domains.forget(domainOf(e))
+				b.domains.invalidate(eventDomain(e))
 				b.subscribers.wake()
 			}
 		}()
@@ -50,7 +50,7 @@ func (b *Backend) subscribe(ctx context.Context, c *conn) error {
 }
 
 // domainOf returns the UUID of the event's domain, or the zero UUID for an unknown kind of event.
-func domainOf(event any) golibvirt.UUID {
+func eventDomain(event any) golibvirt.UUID {
 	switch e := event.(type) {
 	case *golibvirt.DomainEventCallbackLifecycleMsg:
 		return e.Msg.Dom.UUID

@@ -49,7 +49,7 @@ func installFakeMount() error {
 
 func init() {
 	prepareHost = installFakeMount
-	asChild = func() (bool, error) {
+	runAsChild = func() (bool, error) {
 		socket, dir := os.Getenv(childSocket), os.Getenv(childDir)
 		switch {
 		case socket == "":

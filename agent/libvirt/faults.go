@@ -36,7 +36,7 @@ func specDisks(x *libvirtxml.Domain, applied *hypervisor.Applied, volumeAt func(
 		d := &x.Devices.Disks[i]
 		one := specDisk{alias: aliasOf(d.Alias), path: pathOf(d), ref: fleet.Volref{Volume: filepath.Base(pathOf(d))}}
 		if applied == nil {
-			if !isOurs(d.Alias, aliasDisk) {
+			if !hasAliasPrefix(d.Alias, aliasDisk) {
 				continue
 			}
 			if ref := volumeAt(one.path); ref != nil && diskAlias(*ref) == one.alias {
@@ -47,7 +47,7 @@ func specDisks(x *libvirtxml.Domain, applied *hypervisor.Applied, volumeAt func(
 			continue
 		}
 		k := slices.IndexFunc(applied.Spec.Disks, func(a fleet.Disk) bool {
-			return diskPlace{alias: diskAlias(a.Ref()), path: pathIn(*applied, a.Ref())}.is(d)
+			return diskPlace{alias: diskAlias(a.Ref()), path: appliedPath(*applied, a.Ref())}.matches(d)
 		})
 		if k >= 0 {
 			one.number, one.ref = k+1, applied.Spec.Disks[k].Ref()
@@ -59,7 +59,7 @@ func specDisks(x *libvirtxml.Domain, applied *hypervisor.Applied, volumeAt func(
 	return out
 }
 
-func (d specDisk) isDrive(v drive) bool {
+func (d specDisk) matchesDrive(v drive) bool {
 	return v.alias != "" && v.alias == d.alias || v.path == d.path
 }
 
@@ -72,7 +72,7 @@ func (d specDisk) volume() *fleet.Volref {
 }
 
 func (d specDisk) fault(why string) fleet.Fault {
-	return hypervisor.MissingDisk(d.number, d.ref, d.pool, hostname(), why)
+	return hypervisor.MissingDiskFault(d.number, d.ref, d.pool, hostname(), why)
 }
 
 func hostname() string {
@@ -85,12 +85,12 @@ func hostname() string {
 
 // statusOf returns the domain's status with its faults, for the portal. A disk with a fault has no volume in the
 // status.
-func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses cards) fleet.VMStatus {
+func (b *Backend) statusOf(s observedDomain, sizes map[string]diskSize, addresses nicAddresses) fleet.VMStatus {
 	st := s.status(sizes, addresses)
 	st.Faults = b.faults(s, sizes)
 	st.Guest = b.guests.statusOf(s)
-	if changed := b.changed.sight().value; s.ours && len(changed) > 0 {
-		for _, n := range s.kept.nics {
+	if changed := b.filterChanges.state().value; s.managed && len(changed) > 0 {
+		for _, n := range s.persistent.nics {
 			if message := changed[n.filter]; message != "" {
 				st.FilterDrifted(n.mac, message)
 			}
@@ -105,21 +105,21 @@ func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses cards) fl
 }
 
 // faults returns the VM's faults as last observed. A disk on hanging storage is unknown and has no fault.
-func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
+func (b *Backend) faults(s observedDomain, sizes map[string]diskSize) []fleet.Fault {
 	var out []fleet.Fault
-	if s.unread != nil {
-		out = append(out, hypervisor.Unread(s.unread))
+	if s.readErr != nil {
+		out = append(out, hypervisor.UnreadFault(s.readErr))
 	}
-	if !s.ours {
+	if !s.managed {
 		return out
 	}
 	for _, d := range s.spec {
 		switch {
 		case b.pools.seenInactive(d.pool):
 			out = append(out, d.fault(hypervisor.PoolInactive))
-		case sizes[d.path].is == fileMissing:
+		case sizes[d.path].presence == fileMissing:
 			out = append(out, d.fault(hypervisor.FileMissing))
-		case sizes[d.path].is == fileReplaced:
+		case sizes[d.path].presence == fileReplaced:
 			out = append(out, d.fault(hypervisor.FileReplaced))
 		}
 	}
@@ -127,11 +127,11 @@ func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
 	if golibvirt.DomainState(s.state) == golibvirt.DomainPaused && golibvirt.DomainPausedReason(s.reason) == golibvirt.DomainPausedIoerror {
 		out = append(out, b.ioErrors.fault(s))
 	}
-	if pid, kept := b.orphan(s); pid != 0 {
-		out = append(out, hypervisor.Lost(pid, kept))
+	if pid, kept := b.findOrphan(s); pid != 0 {
+		out = append(out, hypervisor.LostFault(pid, kept))
 	}
 	if s.transient {
-		out = append(out, hypervisor.Undefined())
+		out = append(out, hypervisor.UndefinedFault())
 	}
 	return out
 }
@@ -145,14 +145,14 @@ func (p *poolWatches) seenInactive(name string) bool {
 	if w == nil {
 		return false
 	}
-	s := w.sight()
+	s := w.state()
 	return s.known && s.err == nil && s.late < stalledAfter && s.value.State == fleet.PoolInactive
 }
 
 // absent checks a disk now and returns why it is unavailable, or "" if it is available. pool is "" if it is unknown.
-func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (string, error) {
+func (b *Backend) whyUnavailable(ctx context.Context, c *conn, pool, path string) (string, error) {
 	if pool != "" {
-		switch err := b.pools.answers(pool); {
+		switch err := b.pools.checkAnswers(pool); {
 		case fleet.CodeOf(err) == fleet.Conflict:
 			return hypervisor.PoolElsewhere, nil
 		case err != nil:
@@ -160,12 +160,12 @@ func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (strin
 		}
 		active, err := poolActive(ctx, c, pool)
 		if err != nil || !active {
-			b.pools.changed(pool)
+			b.pools.expirePool(pool)
 			return hypervisor.PoolInactive, err
 		}
 	}
-	if at, volume, ok := b.assigned.blockAt(path); ok && at.Name == pool {
-		there, err := b.blockIn(ctx, c, place{pool: at, volume: volume})
+	if at, volume, ok := b.assignedPools.blockAt(path); ok && at.Name == pool {
+		there, err := b.blockIn(ctx, c, localVolume{pool: at, volume: volume})
 		if err == nil && !there {
 			return hypervisor.VolumeMissing, nil
 		}
@@ -180,7 +180,7 @@ func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (strin
 	}
 	why := hypervisor.FileMissing
 	if there {
-		is, err := within(ctx, func() (overlay, error) { return b.overlayAt(path, false) })
+		is, err := within(ctx, func() (fileClass, error) { return b.fileClassAt(path, false) })
 		if err != nil || is == asExpected {
 			return "", err
 		}
@@ -207,9 +207,9 @@ func poolActive(ctx context.Context, c *conn, name string) (bool, error) {
 }
 
 // complete refuses a guest with an unavailable disk.
-func (b *Backend) complete(ctx context.Context, c *conn, s sighted) error {
+func (b *Backend) checkDisksAvailable(ctx context.Context, c *conn, s observedDomain) error {
 	for _, d := range s.spec {
-		why, err := b.absent(ctx, c, d.pool, d.path)
+		why, err := b.whyUnavailable(ctx, c, d.pool, d.path)
 		if err != nil {
 			return err
 		}
@@ -236,16 +236,16 @@ func (e *ioErrors) note(m golibvirt.DomainEventIOErrorReasonMsg) {
 }
 
 // keepOnly removes the events of guests that are not in all.
-func (e *ioErrors) keepOnly(all []sighted) {
+func (e *ioErrors) keepOnly(all []observedDomain) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	maps.DeleteFunc(e.newest, func(id golibvirt.UUID, _ golibvirt.DomainEventIOErrorReasonMsg) bool {
-		return !slices.ContainsFunc(all, func(s sighted) bool { return s.ref.UUID == id })
+		return !slices.ContainsFunc(all, func(s observedDomain) bool { return s.ref.UUID == id })
 	})
 }
 
 // fault returns the fault of a guest that QEMU paused after an I/O error.
-func (e *ioErrors) fault(s sighted) fleet.Fault {
+func (e *ioErrors) fault(s observedDomain) fleet.Fault {
 	e.mu.Lock()
 	m := e.newest[s.ref.UUID]
 	e.mu.Unlock()

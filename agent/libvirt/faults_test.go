@@ -20,9 +20,9 @@ func TestInterruptedCreateVMCompletesOrCleansUp(t *testing.T) {
 	base := []string{"golden.qcow2", "disc.iso"}
 	golden := fleet.Volref{PoolID: c.pool.ID, Volume: "golden.qcow2"}
 	count := 0
-	d := ordeal{
+	d := interruptedJob{
 		name: "create",
-		begin: func(string) childOrder {
+		begin: func(string) childJob {
 			vm := c.vm()
 			vm.Spec.Firmware, vm.Spec.FirstBoot = fleet.UEFI, fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}
 			vm.Spec.ISO = &fleet.Volref{PoolID: c.pool.ID, Volume: "disc.iso"}
@@ -32,39 +32,39 @@ func TestInterruptedCreateVMCompletesOrCleansUp(t *testing.T) {
 				{PoolID: c.pool.ID, Volume: "copy.qcow2", Image: &golden, SizeBytes: 6 << 20},
 				c.disk("blank.qcow2"),
 			}
-			return childOrder{Book: c.book, VM: &vm, Pools: []fleet.Pool{c.pool}, FirstBoot: map[string][]byte{"user-data": []byte("#cloud-config\n"), "meta-data": []byte("instance-id: one\n")}}
+			return childJob{Book: c.book, VM: &vm, Pools: []fleet.Pool{c.pool}, FirstBoot: map[string][]byte{"user-data": []byte("#cloud-config\n"), "meta-data": []byte("instance-id: one\n")}}
 		},
-		check: func(when string, o childOrder) {
+		check: func(when string, o childJob) {
 			vm := *o.VM
-			c.agrees(when, vm)
+			c.requireNoDrift(when, vm)
 			c.wantFiles(when, append([]string{"over.qcow2", "copy.qcow2", "blank.qcow2"}, base...)...)
 			c.wantSeeds(when, vm.ID, 1)
 			if count++; count%8 == 0 {
 				c.ok(c.StartVM(t.Context(), vm.ID))
-				c.agrees(when+", started", vm)
+				c.requireNoDrift(when+", started", vm)
 				c.wantVars(when+", started", vm.ID, 1)
 			}
-			c.gone(when, vm, base...)
+			c.deleteCompletely(when, vm, base...)
 		},
 	}
-	c.each(d, fault{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
-		fault{name: "the agent is killed a moment later", first: 2, every: 3, happens: killAgentLater},
-		fault{name: "libvirtd is killed", first: 3, every: 4, happens: killServer})
-	deleted := fault{name: "deleted", first: 1, every: 3, happens: killAgent}
+	c.runAllFaults(d, fault{name: "the agent is killed", first: 1, every: 1, inject: killAgent},
+		fault{name: "the agent is killed a moment later", first: 2, every: 3, inject: killAgentLater},
+		fault{name: "libvirtd is killed", first: 3, every: 4, inject: killServer})
+	deleted := fault{name: "deleted", first: 1, every: 3, inject: killAgent}
 	first, every := deleted.places(t)
 	for n := first; ; n += every {
 		when := fmt.Sprintf("create, deleted when interrupted at place %d", n)
 		o := d.begin(when)
-		where, err := c.cut(&o, n, deleted)
+		where, err := c.runInterrupted(&o, n, deleted)
 		if where == "" {
 			c.ok(err)
-			c.gone(when, *o.VM, base...)
-			c.all += deleted.of(c.seen)
+			c.deleteCompletely(when, *o.VM, base...)
+			c.allPlaces += deleted.countPlaces(c.seen)
 			break
 		}
 		c.places++
-		c.settled()
-		c.gone(when+" ("+where+")", *o.VM, base...)
+		c.waitIdle()
+		c.deleteCompletely(when+" ("+where+")", *o.VM, base...)
 	}
-	c.tell(40)
+	c.logPlaces(40)
 }

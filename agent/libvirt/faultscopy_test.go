@@ -24,7 +24,7 @@ func TestInterruptedDiskCopyCompletes(t *testing.T) {
 	}}
 	s.apply(s.vm)
 	s.write('a')
-	export := c.work("vm.ova", fleet.VolumeOrder{Export: &fleet.ExportOrder{Appliance: fleet.ApplianceOf(fleet.VMView{VM: s.vm}, nil), Disks: []fleet.Volref{s.vm.Spec.Disks[0].Ref()}}})
+	export := c.volumeJob("vm.ova", fleet.VolumeParams{Export: &fleet.ExportParams{Appliance: fleet.ApplianceOf(fleet.VMView{VM: s.vm}, nil), Disks: []fleet.Volref{s.vm.Spec.Disks[0].Ref()}}})
 	c.ok(c.ExportVolume(t.Context(), export))
 	snapshot := s.take(false)
 	s.write('b')
@@ -44,33 +44,33 @@ func TestInterruptedDiskCopyCompletes(t *testing.T) {
 	for _, of := range []struct {
 		name  string
 		kind  fleet.JobKind
-		order fleet.VolumeOrder
+		order fleet.VolumeParams
 		like  string // a disk with the same content
 		on    bool   // whether the source VM runs
 	}{
-		{"copy an image", fleet.VolumeCopy, fleet.VolumeOrder{Source: "golden.qcow2"}, c.at("golden.qcow2"), false},
-		{"clone", fleet.VolumeCopy, fleet.VolumeOrder{Source: filepath.Base(s.file()), Flatten: true}, present, false},
+		{"copy an image", fleet.VolumeCopy, fleet.VolumeParams{Source: "golden.qcow2"}, c.at("golden.qcow2"), false},
+		{"clone", fleet.VolumeCopy, fleet.VolumeParams{Source: filepath.Base(s.file()), Flatten: true}, present, false},
 		{
 			"clone a snapshot", fleet.VolumeCopy,
-			fleet.VolumeOrder{Source: "disk.qcow2", Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: s.vm.ID, ID: snapshot}},
+			fleet.VolumeParams{Source: "disk.qcow2", Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: s.vm.ID, ID: snapshot}},
 			c.at("disk.qcow2"), false,
 		},
 		{
 			"clone a running VM", fleet.VolumeCopy,
-			fleet.VolumeOrder{Source: "disk.qcow2", Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: s.vm.ID, ID: snapshot}},
+			fleet.VolumeParams{Source: "disk.qcow2", Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: s.vm.ID, ID: snapshot}},
 			c.at("disk.qcow2"), true,
 		},
-		{"import", fleet.VolumeConvert, fleet.VolumeOrder{Source: "vm.ova", Member: member}, c.at("disk.qcow2"), false},
+		{"import", fleet.VolumeConvert, fleet.VolumeParams{Source: "vm.ova", Member: member}, c.at("disk.qcow2"), false},
 	} {
 		if of.on {
 			c.ok(c.StartVM(t.Context(), s.vm.ID))
 		}
-		c.each(ordeal{
+		c.runAllFaults(interruptedJob{
 			name: of.name,
-			begin: func(string) childOrder {
-				return childOrder{Book: c.book, Kind: of.kind, Pool: c.pool, Name: "made.qcow2", Volume: &of.order}
+			begin: func(string) childJob {
+				return childJob{Book: c.book, Kind: of.kind, Pool: c.pool, Name: "made.qcow2", Volume: &of.order}
 			},
-			check: func(when string, _ childOrder) {
+			check: func(when string, _ childJob) {
 				c.wantFiles(when, append([]string{"made.qcow2"}, base...)...)
 				checkChain(t, c.at("made.qcow2"))
 				if out := run(t, "qemu-img", "compare", "-U", c.at("made.qcow2"), of.like); !strings.Contains(out, "identical") {
@@ -81,19 +81,19 @@ func TestInterruptedDiskCopyCompletes(t *testing.T) {
 						t.Fatalf("%s: %s is changed", when, name)
 					}
 				}
-				c.ok(c.DeleteVolume(t.Context(), c.work("made.qcow2", fleet.VolumeOrder{})))
+				c.ok(c.DeleteVolume(t.Context(), c.volumeJob("made.qcow2", fleet.VolumeParams{})))
 				c.wantFiles(when+", deleted", base...)
 			},
-		}, fault{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
-			fault{name: "the agent is killed a moment later", first: 1, every: 2, happens: killAgentLater},
-			fault{name: "libvirtd is killed", first: 2, every: 4, happens: killServer})
+		}, fault{name: "the agent is killed", first: 1, every: 1, inject: killAgent},
+			fault{name: "the agent is killed a moment later", first: 1, every: 2, inject: killAgentLater},
+			fault{name: "libvirtd is killed", first: 2, every: 4, inject: killServer})
 		if of.on {
 			if p := s.status().Power; p != fleet.Running {
 				t.Fatalf("the VM that was cloned is %s", p)
 			}
-			s.off()
+			s.stopGuest()
 		}
 	}
-	c.gone("the VM", s.vm, "golden.qcow2", "vm.ova")
-	c.tell(30)
+	c.deleteCompletely("the VM", s.vm, "golden.qcow2", "vm.ova")
+	c.logPlaces(30)
 }

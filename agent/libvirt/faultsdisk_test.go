@@ -14,7 +14,7 @@ import (
 )
 
 // secrets returns the UUIDs of the host's libvirt secrets.
-func secrets(t *testing.T) map[string]bool {
+func secretUUIDs(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
 	for line := range strings.Lines(virsh(t, "secret-list")) {
@@ -28,9 +28,9 @@ func secrets(t *testing.T) map[string]bool {
 // diskFaults are the faults injected into jobs on few disks.
 func diskFaults() []fault {
 	return []fault{
-		{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
-		{name: "the agent is killed a moment later", first: 2, every: 3, happens: killAgentLater},
-		{name: "libvirtd is killed", first: 2, every: 3, happens: killServer},
+		{name: "the agent is killed", first: 1, every: 1, inject: killAgent},
+		{name: "the agent is killed a moment later", first: 2, every: 3, inject: killAgentLater},
+		{name: "libvirtd is killed", first: 2, every: 3, inject: killServer},
 	}
 }
 
@@ -38,14 +38,14 @@ func diskFaults() []fault {
 // exactly as long as the volume. A guest starts with the passphrase.
 func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
 	c := newCutter(t)
-	before := len(secrets(t))
+	before := len(secretUUIDs(t))
 	pools := []fleet.Pool{c.pool}
 	var sealed sealedDisk
 	secret := c.disk("secret.qcow2")
 	secret.Encryption = "luks"
 	wants := func(when string, volumes, most int) {
 		t.Helper()
-		if n := len(secrets(t)) - before; n < volumes || n > most {
+		if n := len(secretUUIDs(t)) - before; n < volumes || n > most {
 			t.Fatalf("%s: there are %d passphrases, want %d to %d", when, n, volumes, most)
 		}
 	}
@@ -71,55 +71,55 @@ func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
 	// are interrupted.
 	for _, p := range []struct {
 		at      string
-		happens func(*cutter, *childRun, int) bool
+		happens func(*faultRunner, *childRun, int) bool
 	}{{"before set a secret", killAgent}, {"in the middle of make a volume", killServer}} {
 		vm := encrypted()
 		when := "create an encrypted disk, interrupted " + p.at
-		o := childOrder{Book: c.book, VM: &vm, Pools: pools}
-		if where, _ := c.cut(&o, 1, fault{at: p.at, happens: p.happens}); where != p.at {
+		o := childJob{Book: c.book, VM: &vm, Pools: pools}
+		if where, _ := c.runInterrupted(&o, 1, fault{atStep: p.at, inject: p.happens}); where != p.at {
 			t.Fatalf("%s: the job did not reach this step", when)
 		}
 		c.places++
-		c.all++
-		c.back()
+		c.allPlaces++
+		c.waitReconnected()
 		between(when)
-		c.again(when, o)
+		c.retryJob(when, o)
 		c.wantFiles(when, "secret.qcow2", "plain.qcow2")
 		wants(when, 1, 1)
 		c.ok(c.StartVM(t.Context(), vm.ID)) // QEMU opens the disk with the passphrase
 		c.ok(c.StopVM(t.Context(), vm.ID))
-		sealed.keep(c, secret)
-		c.gone(when, vm)
+		sealed.save(c, secret)
+		c.deleteCompletely(when, vm)
 		gone(when)
 	}
-	c.each(ordeal{
+	c.runAllFaults(interruptedJob{
 		name: "delete a VM with an encrypted disk",
-		begin: func(string) childOrder {
+		begin: func(string) childJob {
 			vm := encrypted()
-			sealed.lay(c, secret)
-			c.ok(c.ApplyVM(t.Context(), hypervisor.Apply{VM: vm, Pools: pools, Made: []fleet.Volref{secret.Ref()}, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}))
-			return childOrder{Book: c.book, VM: &vm, Pools: pools, Gone: true}
+			sealed.restore(c, secret)
+			c.ok(c.ApplyVM(t.Context(), hypervisor.Apply{VM: vm, Pools: pools, CreatedDisks: []fleet.Volref{secret.Ref()}, Progress: func(int, string) {}, RecordDisk: func(fleet.Volref) error { return nil }}))
+			return childJob{Book: c.book, VM: &vm, Pools: pools, Delete: true}
 		},
 		between: between,
-		check:   func(when string, _ childOrder) { gone(when) },
+		check:   func(when string, _ childJob) { gone(when) },
 	}, diskFaults()...)
-	c.each(ordeal{
+	c.runAllFaults(interruptedJob{
 		name: "delete an encrypted volume",
-		begin: func(string) childOrder {
-			sealed.lay(c, secret)
-			return childOrder{Book: c.book, Kind: fleet.VolumeDelete, Pool: c.pool, Name: secret.Volume, Volume: &fleet.VolumeOrder{}}
+		begin: func(string) childJob {
+			sealed.restore(c, secret)
+			return childJob{Book: c.book, Kind: fleet.VolumeDelete, Pool: c.pool, Name: secret.Volume, Volume: &fleet.VolumeParams{}}
 		},
 		between: between,
-		check:   func(when string, _ childOrder) { gone(when) },
+		check:   func(when string, _ childJob) { gone(when) },
 	}, diskFaults()...)
-	c.tell(12)
+	c.logPlaces(12)
 }
 
 // sealedDisk is an encrypted volume and its host's secret, which can be restored into a pool repeatedly.
 type sealedDisk struct{ file, secret string }
 
 // keep copies the volume and its secret out of the pool, once.
-func (s *sealedDisk) keep(c *cutter, d fleet.Disk) {
+func (s *sealedDisk) save(c *faultRunner, d fleet.Disk) {
 	c.t.Helper()
 	if s.file != "" {
 		return
@@ -127,7 +127,7 @@ func (s *sealedDisk) keep(c *cutter, d fleet.Disk) {
 	dir := c.t.TempDir()
 	s.file, s.secret = filepath.Join(dir, d.Volume), filepath.Join(dir, "secret.xml")
 	run(c.t, "cp", c.at(d.Volume), s.file)
-	for uuid := range secrets(c.t) {
+	for uuid := range secretUUIDs(c.t) {
 		if text := virsh(c.t, "secret-dumpxml", uuid); strings.Contains(text, c.at(d.Volume)) {
 			c.ok(os.WriteFile(s.secret, []byte(text), 0o600))
 		}
@@ -135,7 +135,7 @@ func (s *sealedDisk) keep(c *cutter, d fleet.Disk) {
 }
 
 // lay restores the volume and its secret.
-func (s *sealedDisk) lay(c *cutter, d fleet.Disk) {
+func (s *sealedDisk) restore(c *faultRunner, d fleet.Disk) {
 	c.t.Helper()
 	virsh(c.t, "secret-define", s.secret)
 	run(c.t, "cp", s.file, c.at(d.Volume))
@@ -150,7 +150,7 @@ func TestInterruptedHostDiskChangeCompletes(t *testing.T) {
 	ownFirst := regexp.MustCompile(`\bvda +` + regexp.QuoteMeta(c.at("own.qcow2")))
 	disks := func(when string, vm fleet.VM, n int) {
 		t.Helper()
-		c.agrees(when, vm)
+		c.requireNoDrift(when, vm)
 		all := virsh(t, "domblklist", string(vm.ID), "--inactive")
 		if strings.Count(all, "/dev/") != n || strings.Count(all, strings.TrimPrefix(device, fleet.PhysicalDevice)) != n || !ownFirst.MatchString(all) {
 			t.Fatalf("%s: the disks of the next start are\n%s", when, all)
@@ -167,9 +167,9 @@ func TestInterruptedHostDiskChangeCompletes(t *testing.T) {
 		was, will []fleet.VMHostDevice
 	}{{"create a VM with a host disk", nil, with}, {"attach a host disk", nil, with}, {"detach a host disk", with, nil}} {
 		made := strings.HasPrefix(of.name, "create")
-		c.each(ordeal{
+		c.runAllFaults(interruptedJob{
 			name: of.name,
-			begin: func(string) childOrder {
+			begin: func(string) childJob {
 				vm := c.vm()
 				vm.Spec.Disks, vm.Spec.HostDevices = []fleet.Disk{c.disk("own.qcow2")}, of.was
 				if !made {
@@ -177,24 +177,24 @@ func TestInterruptedHostDiskChangeCompletes(t *testing.T) {
 					vm.Generation++
 				}
 				vm.Spec.HostDevices = of.will
-				return childOrder{Book: c.book, VM: &vm, Pools: []fleet.Pool{c.pool}}
+				return childJob{Book: c.book, VM: &vm, Pools: []fleet.Pool{c.pool}}
 			},
-			check: func(when string, o childOrder) {
+			check: func(when string, o childJob) {
 				disks(when, *o.VM, len(of.will))
-				c.gone(when, *o.VM)
+				c.deleteCompletely(when, *o.VM)
 				free(when)
 			},
 		}, diskFaults()...)
 	}
-	c.each(ordeal{
+	c.runAllFaults(interruptedJob{
 		name: "delete a VM with a host disk",
-		begin: func(string) childOrder {
+		begin: func(string) childJob {
 			vm := c.vm()
 			vm.Spec.Disks, vm.Spec.HostDevices = []fleet.Disk{c.disk("own.qcow2")}, with
 			c.apply(vm)
-			return childOrder{Book: c.book, VM: &vm, Pools: []fleet.Pool{c.pool}, Gone: true}
+			return childJob{Book: c.book, VM: &vm, Pools: []fleet.Pool{c.pool}, Delete: true}
 		},
-		check: func(when string, _ childOrder) { free(when) },
+		check: func(when string, _ childJob) { free(when) },
 	}, diskFaults()...)
-	c.tell(20)
+	c.logPlaces(20)
 }

@@ -15,17 +15,17 @@ import (
 )
 
 // guestKilled returns a function for fault.happens that kills the VM's QEMU.
-func guestKilled(vm *fleet.VM) func(*cutter, *childRun, int) bool {
-	return func(c *cutter, _ *childRun, _ int) bool {
+func guestKilled(vm *fleet.VM) func(*faultRunner, *childRun, int) bool {
+	return func(c *faultRunner, _ *childRun, _ int) bool {
 		killQEMU(&snapper{fixture: c.fixture, vm: *vm})
 		return true
 	}
 }
 
 // wantLive requires that the running guest has every device of its definition exactly once.
-func (c *cutter) wantLive(when string, vm fleet.VM, disc string) {
+func (c *faultRunner) wantLive(when string, vm fleet.VM, disc string) {
 	c.t.Helper()
-	s := c.agrees(when, vm)
+	s := c.requireNoDrift(when, vm)
 	if s.Power != fleet.Running || s.CPUs != vm.Spec.CPUs || s.MemoryMiB != vm.Spec.MemoryMiB {
 		c.t.Fatalf("%s: the guest is %s, and has %d vCPUs and %d MiB", when, s.Power, s.CPUs, s.MemoryMiB)
 	}
@@ -60,9 +60,9 @@ func TestInterruptedHotPlugCompletes(t *testing.T) {
 	c.ok(c.ApplyPool(t.Context(), c.pool))
 	physical, _ := physicalDisk(t)
 	var vm fleet.VM
-	d := ordeal{
+	d := interruptedJob{
 		name: "plug",
-		begin: func(string) childOrder {
+		begin: func(string) childJob {
 			vm = c.vm()
 			vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 2, 512
 			vm.Spec.Disks = []fleet.Disk{c.disk("first.qcow2")}
@@ -77,9 +77,9 @@ func TestInterruptedHotPlugCompletes(t *testing.T) {
 			more.Spec.NICs = []fleet.NIC{vm.Spec.NICs[0], {Network: "default", MAC: "52:54:00:0c:00:02"}}
 			more.Spec.ISO = &fleet.Volref{PoolID: c.pool.ID, Volume: "disc.iso"}
 			more.Spec.HostDevices = []fleet.VMHostDevice{{Device: physical}}
-			return childOrder{Book: c.book, VM: &more, Pools: []fleet.Pool{c.pool}}
+			return childJob{Book: c.book, VM: &more, Pools: []fleet.Pool{c.pool}}
 		},
-		check: func(when string, o childOrder) {
+		check: func(when string, o childJob) {
 			if powerOf(t, vm.ID) != fleet.Running {
 				if !strings.Contains(when, "QEMU") {
 					t.Fatalf("%s: the guest no longer runs", when)
@@ -89,14 +89,14 @@ func TestInterruptedHotPlugCompletes(t *testing.T) {
 			c.wantLive(when, *o.VM, "disc.iso")
 			c.wantFiles(when, "first.qcow2", "second.qcow2", "disc.iso")
 			guestKilled(&vm)(c, nil, 0)
-			c.gone(when, *o.VM, "disc.iso")
+			c.deleteCompletely(when, *o.VM, "disc.iso")
 		},
 	}
-	c.each(d, fault{name: "the agent is killed", first: 1, every: 2, happens: killAgent},
-		fault{name: "the agent is killed a moment later", first: 2, every: 6, happens: killAgentLater},
-		fault{name: "libvirtd is killed", first: 2, every: 5, happens: killServer},
-		fault{name: "QEMU is killed", first: 4, every: 6, happens: guestKilled(&vm)})
-	c.tell(30)
+	c.runAllFaults(d, fault{name: "the agent is killed", first: 1, every: 2, inject: killAgent},
+		fault{name: "the agent is killed a moment later", first: 2, every: 6, inject: killAgentLater},
+		fault{name: "libvirtd is killed", first: 2, every: 5, inject: killServer},
+		fault{name: "QEMU is killed", first: 4, every: 6, inject: guestKilled(&vm)})
+	c.logPlaces(30)
 }
 
 // If the agent, libvirtd or QEMU is killed while a running guest loses a disk, a host disk, a NIC and an ISO, a retry
@@ -122,13 +122,13 @@ func TestInterruptedHotUnplugCompletes(t *testing.T) {
 			return err == nil
 		})
 	}
-	c.ok(c.ApplyVM(t.Context(), order(vm, c.pool)))
+	c.ok(c.ApplyVM(t.Context(), applyJob(vm, c.pool)))
 	up("at first")
 	number := 0
 	physical, _ := physicalDisk(t)
-	d := ordeal{
+	d := interruptedJob{
 		name: "unplug",
-		begin: func(when string) childOrder {
+		begin: func(when string) childJob {
 			up(when)
 			number++
 			vm.Generation++
@@ -145,28 +145,28 @@ func TestInterruptedHotUnplugCompletes(t *testing.T) {
 			vm.Spec.Disks, vm.Spec.NICs, vm.Spec.ISO = []fleet.Disk{root}, []fleet.NIC{own}, nil
 			vm.Spec.HostDevices = nil
 			less := vm
-			return childOrder{Book: c.book, VM: &less, Pools: []fleet.Pool{c.pool}}
+			return childJob{Book: c.book, VM: &less, Pools: []fleet.Pool{c.pool}}
 		},
-		check: func(when string, _ childOrder) {
+		check: func(when string, _ childJob) {
 			if powerOf(t, vm.ID) != fleet.Running && !strings.Contains(when, "QEMU") {
 				t.Fatalf("%s: the guest no longer runs", when)
 			}
 			up(when)
 			with := vm
 			with.Spec.Disks = slices.Clone(vm.Spec.Disks)
-			with.Spec.Disks[0].SizeBytes = c.agrees(when, vm).Disks[0].SizeBytes // the spec does not have the size
+			with.Spec.Disks[0].SizeBytes = c.requireNoDrift(when, vm).Disks[0].SizeBytes // the spec does not have the size
 			c.wantLive(when, with, "")
 			left := fmt.Sprintf("more-%d.qcow2", number)
 			c.wantFiles(when, "root.qcow2", "first.qcow2", "disc.iso", left)
 			// libvirt reports the detach before QEMU closes the file
 			waitFor(t, when+": "+left+" is free again", func() bool {
-				return c.DeleteVolume(t.Context(), c.work(left, fleet.VolumeOrder{})) == nil
+				return c.DeleteVolume(t.Context(), c.volumeJob(left, fleet.VolumeParams{})) == nil
 			})
 		},
 	}
-	c.each(d, fault{name: "the agent is killed", first: 1, every: 2, happens: killAgent},
-		fault{name: "libvirtd is killed", first: 2, every: 5, happens: killServer},
-		fault{name: "QEMU is killed", first: 5, every: 6, happens: guestKilled(&vm)})
-	c.gone("afterwards", vm, "disc.iso", "root.qcow2") // root.qcow2 existed before the test
-	c.tell(10)
+	c.runAllFaults(d, fault{name: "the agent is killed", first: 1, every: 2, inject: killAgent},
+		fault{name: "libvirtd is killed", first: 2, every: 5, inject: killServer},
+		fault{name: "QEMU is killed", first: 5, every: 6, inject: guestKilled(&vm)})
+	c.deleteCompletely("afterwards", vm, "disc.iso", "root.qcow2") // root.qcow2 existed before the test
+	c.logPlaces(10)
 }

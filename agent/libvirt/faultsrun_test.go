@@ -25,7 +25,7 @@ func runCount(t *testing.T, vm fleet.VM) int {
 // If the agent or libvirtd is killed during a restart, exactly one run of the VM ends and one begins.
 func TestInterruptedRestartHappensOnce(t *testing.T) {
 	c := newCutter(t)
-	d := newDesk(t, c.proxy)
+	d := newTestPortal(t, c.proxy)
 	const apart = 4 * time.Second // minimum distance between two runs on any clock
 	vms := make([]fleet.VM, 4)    // restarted in turn, so that no step waits for the distance
 	for i := range vms {
@@ -36,9 +36,9 @@ func TestInterruptedRestartHappensOnce(t *testing.T) {
 	}
 	turn := 0
 	for _, f := range []fault{
-		{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
+		{name: "the agent is killed", first: 1, every: 1, inject: killAgent},
 		// The places skip the start of QEMU: libvirt 9 never releases a guest whose start was interrupted.
-		{name: "libvirtd is killed", first: 2, every: 4, happens: killServer},
+		{name: "libvirtd is killed", first: 2, every: 4, inject: killServer},
 	} {
 		for n := f.first; ; n += f.every { // all places, because there are few
 			when := fmt.Sprintf("restart, %s at place %d", f.name, n)
@@ -46,14 +46,14 @@ func TestInterruptedRestartHappensOnce(t *testing.T) {
 			turn++
 			run := func() fleet.VMStatus {
 				t.Helper()
-				c.back()
+				c.waitReconnected()
 				s, _, err := c.VM(t.Context(), vm.ID)
 				c.ok(err)
 				return s
 			}
 			before, runs := run(), runCount(t, vm)
 			waitFor(t, when+": the next run has a distinct start time", func() bool { return time.Since(*before.StartedAt) > apart })
-			where, end := d.cut(c, wire.Work{Kind: fleet.VMRestart, VM: &vm, Args: fleet.JobArgs{Run: before.StartedAt}}, n, f, func(what string) {
+			where, end := d.interruptJob(c, wire.Work{Kind: fleet.VMRestart, VM: &vm, Args: fleet.JobArgs{Run: before.StartedAt}}, n, f, func(what string) {
 				if what == "in the middle of shut down" { // the test ends QEMU, as a guest does after a shutdown request
 					waitFor(t, "QEMU ends", func() bool {
 						_, _ = tryVirsh("qemu-monitor-command", string(vm.ID), `{"execute":"quit"}`)
@@ -70,7 +70,7 @@ func TestInterruptedRestartHappensOnce(t *testing.T) {
 				t.Fatalf("%s: the job ended with %+v, the VM is %s and was started %d times more", when, end, now.Power, runCount(t, vm)-runs)
 			}
 			if where == "" {
-				c.all += f.of(c.seen)
+				c.allPlaces += f.countPlaces(c.seen)
 				break
 			}
 		}
@@ -78,14 +78,14 @@ func TestInterruptedRestartHappensOnce(t *testing.T) {
 	for _, vm := range vms {
 		c.ok(c.StopVM(t.Context(), vm.ID))
 	}
-	c.tell(8)
+	c.logPlaces(8)
 }
 
 // If the agent or libvirtd is killed during the job of a guest program, the program runs at most once. The job ends as
 // unknown if the agent cannot find out whether the program ran.
 func TestInterruptedGuestProgramRunsAtMostOnce(t *testing.T) {
 	c := newCutter(t)
-	d := newDesk(t, c.proxy)
+	d := newTestPortal(t, c.proxy)
 	guest := must(lab.GuestImage(t.Context(), lab.CacheDir()))
 	run(t, "cp", guest.Disk, filepath.Join(c.pool.Spec.Path, "root.qcow2"))
 	c.ok(c.ApplyPool(t.Context(), c.pool))
@@ -100,17 +100,17 @@ func TestInterruptedGuestProgramRunsAtMostOnce(t *testing.T) {
 	}
 	number, unknown := 0, 0
 	for _, f := range []fault{
-		{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
-		{name: "libvirtd is killed", first: 2, every: 1, happens: killServer},
+		{name: "the agent is killed", first: 1, every: 1, inject: killAgent},
+		{name: "libvirtd is killed", first: 2, every: 1, inject: killServer},
 	} {
 		for n := f.first; ; n += f.every { // all places, because there are few
 			waitFor(t, "the guest answers", answers)
 			when := fmt.Sprintf("run a program, %s at place %d", f.name, n)
-			c.back()
+			c.waitReconnected()
 			number++
 			mark := fmt.Sprintf("run-%d.", number)
 			d.secret = string(must(json.Marshal(fleet.GuestProgram{Program: "/bin/sh", Args: []string{"-c", "echo " + mark + " >>/ran"}})))
-			where, end := d.cut(c, wire.Work{Kind: fleet.VMExec, VM: &vm, Args: fleet.JobArgs{Guest: &fleet.GuestOrder{Program: "/bin/sh", Seconds: 60}}}, n, f, func(string) {})
+			where, end := d.interruptJob(c, wire.Work{Kind: fleet.VMExec, VM: &vm, Args: fleet.JobArgs{Guest: &fleet.GuestParams{Program: "/bin/sh", Seconds: 60}}}, n, f, func(string) {})
 			if when += " (" + where + ")"; where != "" {
 				c.places++
 				c.kinds[f.name]++
@@ -132,13 +132,13 @@ func TestInterruptedGuestProgramRunsAtMostOnce(t *testing.T) {
 				}
 			}
 			if where == "" {
-				c.all += f.of(c.seen)
+				c.allPlaces += f.countPlaces(c.seen)
 				break
 			}
 		}
 	}
-	c.gone("afterwards", vm, "root.qcow2")
-	if c.tell(10); unknown == 0 {
+	c.deleteCompletely("afterwards", vm, "root.qcow2")
+	if c.logPlaces(10); unknown == 0 {
 		t.Error("no run ended as unknown")
 	}
 }

@@ -42,7 +42,7 @@ func identityOf(info os.FileInfo) fileID {
 }
 
 // ownAlike gives the file at path the owner and group of info.
-func ownAlike(path string, info os.FileInfo) error {
+func copyOwner(path string, info os.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return os.Lchown(path, int(st.Uid), int(st.Gid))
 	}
@@ -66,7 +66,7 @@ func allocated(info os.FileInfo, size int64) int64 {
 }
 
 // direct reports whether the file's storage supports direct I/O, which the cache mode "none" requires.
-func direct(path string) bool {
+func supportsDirectIO(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECT, 0)
 	if err != nil {
 		return false

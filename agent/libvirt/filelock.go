@@ -16,24 +16,24 @@ type fileLocks struct {
 
 type fileLock struct {
 	readers int
-	alone   bool
-	freed   chan struct{} // closed when the lock becomes free
+	exclusive   bool
+	released   chan struct{} // closed when the lock becomes free
 }
 
 // share takes a shared lock on the file. It waits for the lock, at most until ctx ends.
-func (l *fileLocks) share(ctx context.Context, path string) (unlock func(), err error) {
-	return l.take(ctx, path, false)
+func (l *fileLocks) lockShared(ctx context.Context, path string) (unlock func(), err error) {
+	return l.lockFile(ctx, path, false)
 }
 
 // alone takes an exclusive lock on the file. It waits for the lock, at most until ctx ends.
-func (l *fileLocks) alone(ctx context.Context, path string) (unlock func(), err error) {
-	return l.take(ctx, path, true)
+func (l *fileLocks) lockExclusive(ctx context.Context, path string) (unlock func(), err error) {
+	return l.lockFile(ctx, path, true)
 }
 
-func (l *fileLocks) take(ctx context.Context, path string, alone bool) (unlock func(), err error) {
+func (l *fileLocks) lockFile(ctx context.Context, path string, alone bool) (unlock func(), err error) {
 	path = filepath.Clean(path)
 	for {
-		unlock, freed := l.try(path, alone)
+		unlock, freed := l.tryLock(path, alone)
 		if unlock != nil {
 			return unlock, nil
 		}
@@ -46,7 +46,7 @@ func (l *fileLocks) take(ctx context.Context, path string, alone bool) (unlock f
 }
 
 // try takes the lock if possible. Otherwise it returns a channel that is closed when the lock becomes free.
-func (l *fileLocks) try(path string, alone bool) (unlock func(), freed <-chan struct{}) {
+func (l *fileLocks) tryLock(path string, alone bool) (unlock func(), freed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held == nil {
@@ -55,24 +55,24 @@ func (l *fileLocks) try(path string, alone bool) (unlock func(), freed <-chan st
 	f := l.held[path]
 	switch {
 	case f == nil:
-		f = &fileLock{freed: make(chan struct{})}
+		f = &fileLock{released: make(chan struct{})}
 		l.held[path] = f
-	case f.alone || alone:
-		return nil, f.freed
+	case f.exclusive || alone:
+		return nil, f.released
 	}
-	f.alone = alone
+	f.exclusive = alone
 	f.readers++
-	return sync.OnceFunc(func() { l.free(path, f) }), nil
+	return sync.OnceFunc(func() { l.releaseLock(path, f) }), nil
 }
 
-func (l *fileLocks) free(path string, f *fileLock) {
+func (l *fileLocks) releaseLock(path string, f *fileLock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f.readers--; f.readers > 0 {
 		return
 	}
 	delete(l.held, path)
-	close(f.freed)
+	close(f.released)
 }
 
 // unlockers releases several locks.

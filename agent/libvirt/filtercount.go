@@ -32,7 +32,7 @@ func (b *Backend) FilterCounts(ctx context.Context) ([]hypervisor.CountedNIC, er
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("count packets: %w", err)
 	}
-	s := b.counting.read(ctx, countsAge, countsPatience, b.readCounts)
+	s := b.filterCountWatch.read(ctx, countsAge, countsPatience, b.readCounts)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("count packets: %w", ctx.Err())
@@ -49,12 +49,12 @@ func (b *Backend) readCounts() ([]hypervisor.CountedNIC, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.hangUp()
+	defer c.disconnect()
 	bound, err := call(b.life, c, func(l *golibvirt.Libvirt) ([]golibvirt.NwfilterBinding, error) {
 		all, _, err := l.ConnectListAllNwfilterBindings(1, 0)
 		return all, err
 	})
-	if answered(err) {
+	if isLibvirtError(err) {
 		return nil, nil // a libvirt without network filters
 	}
 	if err != nil {
@@ -71,7 +71,7 @@ func (b *Backend) readCounts() ([]hypervisor.CountedNIC, error) {
 	if len(out) == 0 {
 		return out, nil
 	}
-	for _, p := range counters {
+	for _, p := range ruleListers {
 		listed, err := listRules(b.life, p.program, p.args...)
 		if err != nil {
 			return nil, err
@@ -92,13 +92,13 @@ func (b *Backend) readCounts() ([]hypervisor.CountedNIC, error) {
 }
 
 // counters are the programs that list rules with their counters.
-var counters = []counter{
+var ruleListers = []ruleLister{
 	{"iptables-save", []string{"-c", "-t", "filter"}, readIPTables},
 	{"ip6tables-save", []string{"-c", "-t", "filter"}, readIPTables},
 	{"ebtables-save", []string{"-c"}, readEbtables},
 }
 
-type counter struct {
+type ruleLister struct {
 	program string
 	args    []string
 	read    func([]byte, countFunc)
@@ -110,19 +110,19 @@ type countFunc func(device, chain, rule string, n fleet.PassCount)
 var (
 	countedRule = regexp.MustCompile(`^\[(\d+):(\d+)\] -A (\S+) (.*)$`)
 	// The chains FJ, FP and HJ do not match, because libvirt is still building them.
-	ofIPTables = regexp.MustCompile(`^(F[IO]|HI)-(\S+)$`)
-	ofEbtables = regexp.MustCompile(`^(?:libvirt-)?(I)-([^-\s]+)`) // traffic from the guest
-	comment    = regexp.MustCompile(`--comment "?([^\s"]+)"?`)
+	iptablesChain = regexp.MustCompile(`^(F[IO]|HI)-(\S+)$`)
+	ebtablesChain = regexp.MustCompile(`^(?:libvirt-)?(I)-([^-\s]+)`) // traffic from the guest
+	ruleComment    = regexp.MustCompile(`--comment "?([^\s"]+)"?`)
 )
 
 // readIPTables reads IP rules. A rule has its ID in the comment; the NIC's final drop rule has no comment.
 func readIPTables(listed []byte, each countFunc) {
-	lines(listed, func(n fleet.PassCount, chain, rest string) {
-		at := ofIPTables.FindStringSubmatch(chain)
+	eachCountedRule(listed, func(n fleet.PassCount, chain, rest string) {
+		at := iptablesChain.FindStringSubmatch(chain)
 		if at == nil {
 			return
 		}
-		if match := comment.FindStringSubmatch(rest); match != nil {
+		if match := ruleComment.FindStringSubmatch(rest); match != nil {
 			if id := hypervisor.RuleOf(match[1]); id != "" {
 				each(at[2], at[1], id, n)
 			}
@@ -136,15 +136,15 @@ func readIPTables(listed []byte, each countFunc) {
 
 // readEbtables reads the packets of guests that anti-spoofing dropped.
 func readEbtables(listed []byte, each countFunc) {
-	lines(listed, func(n fleet.PassCount, chain, rest string) {
-		if at := ofEbtables.FindStringSubmatch(chain); at != nil && strings.HasSuffix(rest, "-j DROP") {
+	eachCountedRule(listed, func(n fleet.PassCount, chain, rest string) {
+		if at := ebtablesChain.FindStringSubmatch(chain); at != nil && strings.HasSuffix(rest, "-j DROP") {
 			each(at[2], chain, hypervisor.Spoofed, n)
 		}
 	})
 }
 
 // lines calls each for every rule with counters in the output of a program.
-func lines(listed []byte, each func(n fleet.PassCount, chain, rest string)) {
+func eachCountedRule(listed []byte, each func(n fleet.PassCount, chain, rest string)) {
 	scan := bufio.NewScanner(bytes.NewReader(listed))
 	for scan.Scan() {
 		m := countedRule.FindStringSubmatch(scan.Text())

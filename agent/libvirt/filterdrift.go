@@ -23,8 +23,8 @@ const (
 
 // filtersChanged returns the messages about Quantix's network filters that were changed outside Quantix, by filter
 // name. It does not detect a change of a filter from an older agent until Quantix writes that filter again.
-func (b *Backend) filtersChanged(ctx context.Context) map[string]string {
-	return b.changed.read(ctx, filtersAge, filtersPatience, b.compareFilters).value
+func (b *Backend) changedFilters(ctx context.Context) map[string]string {
+	return b.filterChanges.read(ctx, filtersAge, filtersPatience, b.compareFilters).value
 }
 
 func (b *Backend) compareFilters() (map[string]string, error) {
@@ -36,11 +36,11 @@ func (b *Backend) compareFilters() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.hangUp()
-	out, bridgeErr := map[string]string{}, bridgeFilteringOff(bridgedPackets)
+	defer c.disconnect()
+	out, bridgeErr := map[string]string{}, checkBridgeFiltering(bridgeSettingsDir)
 	for name := range known {
 		message, err := b.compareFilter(b.life, c, name)
-		if ofOne(err) {
+		if concernsOneObject(err) {
 			message, err = "The host cannot read the network filter "+name+": "+err.Error(), nil
 		}
 		if err != nil {
@@ -61,7 +61,7 @@ func (b *Backend) compareFilters() (map[string]string, error) {
 func (b *Backend) compareFilter(ctx context.Context, c *conn, name string) (message string, err error) {
 	b.filterMu.Lock()
 	defer b.filterMu.Unlock()
-	known := b.filters.Of(name)
+	known := b.filters.Digest(name)
 	if known == "" {
 		return "", nil // Quantix removed the filter meanwhile
 	}
@@ -93,7 +93,7 @@ func filterDigest(x libvirtxml.NWFilter) string {
 }
 
 // groupsChanged returns the reports of security groups whose filters were changed outside Quantix.
-func groupsChanged(changed map[string]string) []wire.GroupReport {
+func changedGroups(changed map[string]string) []wire.GroupReport {
 	var out []wire.GroupReport
 	for name, message := range changed {
 		if id, ours := strings.CutPrefix(name, fleet.FilterPrefix+"group-"); ours {

@@ -18,29 +18,29 @@ func TestVLANTaggedFramesDoNotBypassSecurityGroup(t *testing.T) {
 	f := newFixture(t)
 	a, b := twoGuests(f)
 	waitFor(t, "the guest has VLAN support", func() bool {
-		return strings.Contains(a.do("ip link add link eth0 name tagged type vlan id 0 && ip link set tagged up && echo made"), "made")
+		return strings.Contains(a.runCommand("ip link add link eth0 name tagged type vlan id 0 && ip link set tagged up && echo made"), "made")
 	})
-	a.do(fmt.Sprintf("ip route replace %s/32 dev tagged src %s; arp -i tagged -s %[1]s %[3]s", b.ip, a.ip, b.mac))
+	a.runCommand(fmt.Sprintf("ip route replace %s/32 dev tagged src %s; arp -i tagged -s %[1]s %[3]s", b.ip, a.ip, b.mac))
 	// arrive returns how many of three packets to closed ports the other guest receives.
 	arrive := func() int {
 		count := func() int {
-			n, err := strconv.Atoi(strings.TrimSpace(b.do(`awk '/^Udp: [0-9]/ {print $3}' /proc/net/snmp`)))
+			n, err := strconv.Atoi(strings.TrimSpace(b.runCommand(`awk '/^Udp: [0-9]/ {print $3}' /proc/net/snmp`)))
 			f.ok(err)
 			return n
 		}
 		before := count()
-		a.do("traceroute -n -m 1 -q 3 -w 1 " + b.ip)
+		a.runCommand("traceroute -n -m 1 -q 3 -w 1 " + b.ip)
 		return count() - before
 	}
 	waitFor(t, "a tagged packet arrives", func() bool { return arrive() > 0 })
 	closed := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "closed", Revision: 1, Rules: []fleet.FlatRule{rule("00000000000e", fleet.Egress, fleet.AnyProtocol, 0)}}
-	b.put(false, closed)
+	b.setFilters(false, closed)
 	if n := arrive(); n != 0 {
 		t.Errorf("%d tagged packets bypassed a group that accepts nothing", n)
 	}
-	a.do("ip link delete tagged")
+	a.runCommand("ip link delete tagged")
 	b.eventually(a, 80, true) // accepted traffic still passes
-	b.put(false)
+	b.setFilters(false)
 	waitFor(t, "without a group packets arrive again", func() bool { return arrive() > 0 })
 	f.ok(f.ReleaseSecurityGroup(t.Context(), closed))
 }
@@ -51,15 +51,15 @@ func TestAntiSpoofingBlocksDHCPServerInGuest(t *testing.T) {
 	f := newFixture(t)
 	a, b := twoGuests(f)
 	net := a.ip[:strings.LastIndex(a.ip, ".")+1]
-	a.do(fmt.Sprintf("printf 'interface eth0\\nstart %[1]s200\\nend %[1]s210\\nlease_file /tmp/leases\\n' >/tmp/udhcpd.conf; touch /tmp/leases; udhcpd /tmp/udhcpd.conf", net))
+	a.runCommand(fmt.Sprintf("printf 'interface eth0\\nstart %[1]s200\\nend %[1]s210\\nlease_file /tmp/leases\\n' >/tmp/udhcpd.conf; touch /tmp/leases; udhcpd /tmp/udhcpd.conf", net))
 	// The network's own DHCP server answers only known MAC addresses.
-	b.do("ip link set eth0 down; ip link set eth0 address 52:54:00:66:66:67; ip link set eth0 up")
+	b.runCommand("ip link set eth0 down; ip link set eth0 address 52:54:00:66:66:67; ip link set eth0 up")
 	gets := func() bool {
-		return strings.Contains(b.do("timeout 20 udhcpc -f -n -q -t 5 -T 1 -i eth0 -s /bin/true >/dev/null 2>&1 && echo le''ased"), "leased")
+		return strings.Contains(b.runCommand("timeout 20 udhcpc -f -n -q -t 5 -T 1 -i eth0 -s /bin/true >/dev/null 2>&1 && echo le''ased"), "leased")
 	}
 	waitFor(t, "a guest without anti-spoofing acts as a DHCP server", gets)
-	a.put(true)
-	a.do("ping -c 3 -W 1 " + net + "1") // libvirt learns the NIC's address
+	a.setFilters(true)
+	a.runCommand("ping -c 3 -W 1 " + net + "1") // libvirt learns the NIC's address
 	refused := 0
 	waitFor(t, "the guest with anti-spoofing hands out no address", func() bool {
 		if refused++; gets() {
@@ -67,6 +67,6 @@ func TestAntiSpoofingBlocksDHCPServerInGuest(t *testing.T) {
 		}
 		return refused == 2
 	})
-	a.put(false)
+	a.setFilters(false)
 	waitFor(t, "the guest acts as a DHCP server again", gets)
 }

@@ -26,7 +26,7 @@ type peer struct {
 }
 
 // do runs a command in the guest and returns its standard output.
-func (p peer) do(command string) string {
+func (p peer) runCommand(command string) string {
 	p.f.t.Helper()
 	ask := func(execute string, args map[string]any) string {
 		text, err := json.Marshal(map[string]any{"execute": execute, "arguments": args})
@@ -58,7 +58,7 @@ func (p peer) do(command string) string {
 // a dropped connection never ends.
 func (p peer) reaches(other peer, port int) bool {
 	p.f.t.Helper()
-	return strings.Contains(p.do(fmt.Sprintf("timeout 5 nc -w 2 %s %d </dev/null", other.ip, port)), "served")
+	return strings.Contains(p.runCommand(fmt.Sprintf("timeout 5 nc -w 2 %s %d </dev/null", other.ip, port)), "served")
 }
 
 // eventually waits for the expected result: filters take effect a moment after libvirt's call returns, because libvirt
@@ -69,7 +69,7 @@ func (p peer) eventually(other peer, port int, want bool) {
 }
 
 // put sets anti-spoofing and the security groups of the running guest's NIC.
-func (p peer) put(antiSpoofing bool, groups ...fleet.FlatGroup) {
+func (p peer) setFilters(antiSpoofing bool, groups ...fleet.FlatGroup) {
 	p.f.t.Helper()
 	p.vm.Generation++
 	n := &p.vm.Spec.NICs[0]
@@ -78,7 +78,7 @@ func (p peer) put(antiSpoofing bool, groups ...fleet.FlatGroup) {
 		n.SecurityGroups = append(n.SecurityGroups, g.ID)
 	}
 	*n = n.TidyFilter()
-	in := order(*p.vm, p.f.pool)
+	in := applyJob(*p.vm, p.f.pool)
 	in.Groups = groups
 	p.f.ok(p.f.ApplyVM(p.f.t.Context(), in))
 }
@@ -146,7 +146,7 @@ func twoGuests(f fixture) (a, b peer) {
 			return strings.Contains(out, p.ip+`"`)
 		})
 		for _, port := range []int{80, 81} {
-			p.do(fmt.Sprintf("(while :; do nc -l -p %d -e echo served; done) >/dev/null 2>&1 &", port))
+			p.runCommand(fmt.Sprintf("(while :; do nc -l -p %d -e echo served; done) >/dev/null 2>&1 &", port))
 		}
 	}
 	return peers[0], peers[1]
@@ -167,7 +167,7 @@ func TestSecurityGroupBlocksPortBetweenRunningGuests(t *testing.T) {
 	a.eventually(b, 81, true)
 
 	web := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "web", Revision: 1, Rules: []fleet.FlatRule{rule("00000000000e", fleet.Egress, fleet.AnyProtocol, 0)}}
-	b.put(false, web)
+	b.setFilters(false, web)
 	began := time.Now()
 	if a.reaches(b, 80) || a.reaches(b, 81) {
 		t.Fatal("a NIC in a group without ingress rules accepts connections")
@@ -212,8 +212,8 @@ func TestSecurityGroupBlocksPortBetweenRunningGuests(t *testing.T) {
 	self := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "self", Revision: 1, Rules: []fleet.FlatRule{
 		rule("00000000000b", fleet.Ingress, fleet.AnyProtocol, 0, a.ip+"/32", b.ip+"/32"), rule("00000000000c", fleet.Egress, fleet.AnyProtocol, 0, a.ip+"/32", b.ip+"/32"),
 	}}
-	a.put(false, self)
-	b.put(false, self)
+	a.setFilters(false, self)
+	b.setFilters(false, self)
 	if !a.reaches(b, 80) || !b.reaches(a, 81) {
 		t.Error("members of a group that refers to itself do not reach one another")
 	}
@@ -224,8 +224,8 @@ func TestSecurityGroupBlocksPortBetweenRunningGuests(t *testing.T) {
 	if f.ok(err); s.NICs[0].Filter != hypervisor.FilterName(b.vm.ID, b.mac) || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
 		t.Errorf("the status is: %+v", s)
 	}
-	a.put(false)
-	b.put(false)
+	a.setFilters(false)
+	b.setFilters(false)
 	a.eventually(b, 81, true)
 	for _, g := range []fleet.FlatGroup{self, web} {
 		f.ok(f.ReleaseSecurityGroup(ctx, g))
@@ -243,28 +243,28 @@ func TestAntiSpoofingDropsForgedAddresses(t *testing.T) {
 	a.eventually(b, 80, true)
 	made := a.ip[:strings.LastIndex(a.ip, ".")] + ".77"
 	as := func(address string) bool {
-		a.do(fmt.Sprintf("ip route replace %s/32 dev eth0 src %s", b.ip, address))
+		a.runCommand(fmt.Sprintf("ip route replace %s/32 dev eth0 src %s", b.ip, address))
 		return a.reaches(b, 80)
 	}
-	if a.do("ip address add " + made + "/24 dev eth0"); !as(made) {
+	if a.runCommand("ip address add " + made + "/24 dev eth0"); !as(made) {
 		t.Fatal("without anti-spoofing the guest cannot use another address, so the test proves nothing")
 	}
 	as(a.ip)
-	a.put(true)
+	a.setFilters(true)
 	a.eventually(b, 80, true)
 	// libvirt accepts all addresses until it has learnt the guest's address from its first packet.
 	waitFor(t, "another IP address is dropped", func() bool { return !as(made) })
 	waitFor(t, "the guest's own address passes", func() bool { return as(a.ip) })
-	a.do("ip link set eth0 down; ip link set eth0 address 52:54:00:66:66:66; ip link set eth0 up")
+	a.runCommand("ip link set eth0 down; ip link set eth0 address 52:54:00:66:66:66; ip link set eth0 up")
 	if as(a.ip) {
 		t.Error("the guest used another MAC address")
 	}
-	a.do("ip link set eth0 down; ip link set eth0 address " + a.mac + "; ip link set eth0 up")
+	a.runCommand("ip link set eth0 down; ip link set eth0 address " + a.mac + "; ip link set eth0 up")
 	waitFor(t, "the guest's own MAC address passes", func() bool { return as(a.ip) })
 	waitFor(t, "the forged packets are counted", func() bool {
 		rules, _ := a.counts()
 		return rules[hypervisor.Spoofed].Packets > 0
 	})
-	a.put(false)
+	a.setFilters(false)
 	waitFor(t, "a NIC without anti-spoofing may use any address", func() bool { return as(made) })
 }

@@ -15,17 +15,17 @@ import (
 // ApplySecurityGroup implements hypervisor.Firewall. libvirt also applies a changed filter to the NICs of running
 // guests.
 func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
-	return b.onGroup(ctx, "apply", g, func(ctx context.Context, c *conn) error {
+	return b.withGroupLock(ctx, "apply", g, func(ctx context.Context, c *conn) error {
 		if err := b.defineFilter(ctx, c, groupFilter(g), true); err != nil {
 			return err
 		}
-		return bridgeFilteringOff(bridgedPackets)
+		return checkBridgeFiltering(bridgeSettingsDir)
 	})
 }
 
 // ReleaseSecurityGroup implements hypervisor.Firewall.
 func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
-	return b.onGroup(ctx, "release", g, func(ctx context.Context, c *conn) error {
+	return b.withGroupLock(ctx, "release", g, func(ctx context.Context, c *conn) error {
 		all, err := b.inventory(ctx, c)
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 				continue
 			}
 			if user := userOfFilter(all, f.Name); user != "" {
-				return hypervisor.FilterInUse(g.Name, user)
+				return hypervisor.RefuseUsedSecurityGroup(g.Name, user)
 			}
 			if err := b.undefineFilter(ctx, c, f.Name); err != nil {
 				return err
@@ -58,14 +58,14 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 }
 
 // onGroup runs f with a connection of its own, while it holds the group's lock.
-func (b *Backend) onGroup(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn) error) error {
+func (b *Backend) withGroupLock(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn) error) error {
 	act := verb + " security group " + g.Name
 	unlock, err := b.filterLocks.lock(ctx, g.ID)
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer unlock()
-	return inAct(act, b.order(ctx, f))
+	return wrapAction(act, b.withConn(ctx, f))
 }
 
 // filterNICs defines the filters of the VM's NICs and the missing filters of their security groups. An existing group
@@ -80,7 +80,7 @@ func (a *applying) filterNICs(ctx context.Context) error {
 			return err
 		}
 		if len(groups) > 0 {
-			if err := bridgeFilteringOff(bridgedPackets); err != nil {
+			if err := checkBridgeFiltering(bridgeSettingsDir); err != nil {
 				return err
 			}
 		}
@@ -111,18 +111,18 @@ func (a *applying) ensureGroup(ctx context.Context, g fleet.FlatGroup) error {
 }
 
 // refilter gives the NICs of the running guest the filters of the persistent definition.
-func (a *applying) refilter(ctx context.Context, guest sighted, kept *libvirtxml.Domain) error {
+func (a *applying) updateLiveFilters(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain) error {
 	live, err := readXML(ctx, a.c, guest.ref, 0)
 	if err != nil {
 		return err
 	}
 	for _, n := range live.Devices.Interfaces {
 		k := slices.IndexFunc(kept.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return macOf(&o) == macOf(&n) })
-		if k < 0 || !isOurs(n.Alias, aliasNIC) {
+		if k < 0 || !hasAliasPrefix(n.Alias, aliasNIC) {
 			continue
 		}
 		now, want := filterOf(&n), filterOf(&kept.Devices.Interfaces[k])
-		if now == want || !isOurFilter(now) && !isOurFilter(want) {
+		if now == want || !isManagedFilter(now) && !isManagedFilter(want) {
 			continue
 		}
 		n.FilterRef = kept.Devices.Interfaces[k].FilterRef
@@ -143,7 +143,7 @@ func (a *applying) refilter(ctx context.Context, guest sighted, kept *libvirtxml
 // dropFilters removes the filters of all NICs of the VM except keep. A filter that libvirt reports as in use stays.
 func (b *Backend) dropFilters(ctx context.Context, c *conn, vm fleet.VMID, keep []fleet.NIC) error {
 	all, err := nicFilters(ctx, c)
-	if answered(err) {
+	if isLibvirtError(err) {
 		return nil // a libvirt without support for network filters
 	}
 	if err != nil {
@@ -153,7 +153,7 @@ func (b *Backend) dropFilters(ctx context.Context, c *conn, vm fleet.VMID, keep 
 		if !strings.HasSuffix(f.Name, "-"+string(vm)) || slices.ContainsFunc(keep, func(n fleet.NIC) bool { return n.Filtered() && hypervisor.FilterName(vm, n.MAC) == f.Name }) {
 			continue
 		}
-		if err := b.undefineFilter(ctx, c, f.Name); err != nil && !answered(err) {
+		if err := b.undefineFilter(ctx, c, f.Name); err != nil && !isLibvirtError(err) {
 			return err
 		}
 	}
@@ -169,10 +169,10 @@ func nicFilters(ctx context.Context, c *conn) ([]golibvirt.Nwfilter, error) {
 }
 
 // userOfFilter returns the name of a domain with a NIC that uses the filter, or "".
-func userOfFilter(all []sighted, filter string) string {
+func userOfFilter(all []observedDomain, filter string) string {
 	has := func(k nic) bool { return k.filter == filter }
 	for _, s := range all {
-		if slices.ContainsFunc(s.kept.nics, has) || slices.ContainsFunc(s.now().nics, has) {
+		if slices.ContainsFunc(s.persistent.nics, has) || slices.ContainsFunc(s.currentHardware().nics, has) {
 			return s.ref.Name
 		}
 	}
@@ -200,7 +200,7 @@ func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWF
 	}
 	b.filterMu.Lock()
 	defer b.filterMu.Unlock()
-	defer b.changed.expire()
+	defer b.filterChanges.expire()
 	digest := filterDigest(want)
 	ref, err := findFilter(ctx, c, want.Name)
 	switch {
@@ -214,7 +214,7 @@ func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWF
 			return err
 		case sameFilter(have, want):
 			return b.filters.Put(want.Name, digest)
-		case !force && b.filters.Of(want.Name) == digest:
+		case !force && b.filters.Digest(want.Name) == digest:
 			return nil
 		}
 	}
@@ -238,7 +238,7 @@ func sameFilter(have, want libvirtxml.NWFilter) bool {
 func (b *Backend) undefineFilter(ctx context.Context, c *conn, name string) error {
 	b.filterMu.Lock()
 	defer b.filterMu.Unlock()
-	defer b.changed.expire()
+	defer b.filterChanges.expire()
 	ref, err := findFilter(ctx, c, name)
 	if err == nil {
 		err = c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NwfilterUndefine(ref) })
@@ -257,7 +257,7 @@ func filterOf(n *libvirtxml.DomainInterface) string {
 	return n.FilterRef.Filter
 }
 
-func isOurFilter(name string) bool { return strings.HasPrefix(name, fleet.FilterPrefix) }
+func isManagedFilter(name string) bool { return strings.HasPrefix(name, fleet.FilterPrefix) }
 
 // editFilter sets or removes the NIC's Quantix filter. It removes an unmanaged filter only with force.
 func editFilter(n *libvirtxml.DomainInterface, vm fleet.VMID, want fleet.NIC, force bool) {
@@ -266,7 +266,7 @@ func editFilter(n *libvirtxml.DomainInterface, vm fleet.VMID, want fleet.NIC, fo
 		if name := hypervisor.FilterName(vm, want.MAC); has != name {
 			n.FilterRef = &libvirtxml.DomainInterfaceFilterRef{Filter: name}
 		}
-	case isOurFilter(has) || force:
+	case isManagedFilter(has) || force:
 		n.FilterRef = nil
 	}
 }

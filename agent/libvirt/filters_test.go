@@ -21,7 +21,7 @@ func prefixes(all ...string) (out []netip.Prefix) {
 }
 
 // someGroup returns a security group with a rule of each kind.
-func someGroup() fleet.FlatGroup {
+func sampleGroup() fleet.FlatGroup {
 	id := fleet.NewID[fleet.SecurityGroupID]()
 	return fleet.FlatGroup{ID: id, Name: "web", Revision: 1, Rules: []fleet.FlatRule{
 		{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.TCP, FromPort: 80, ToPort: 81, Remotes: prefixes("10.0.0.0/8", "2001:db8::/64")},
@@ -43,7 +43,7 @@ func editFilter(t *testing.T, name string) {
 	virsh(t, "nwfilter-define", file)
 }
 
-func grouped(network string, antiSpoofing bool, groups ...fleet.FlatGroup) fleet.NIC {
+func nicWithGroups(network string, antiSpoofing bool, groups ...fleet.FlatGroup) fleet.NIC {
 	n := fleet.NIC{Network: network, MAC: "52:54:00:51:00:01", AntiSpoofing: &antiSpoofing}
 	for _, g := range groups {
 		n.SecurityGroups = append(n.SecurityGroups, g.ID)
@@ -56,13 +56,13 @@ func grouped(network string, antiSpoofing bool, groups ...fleet.FlatGroup) fleet
 func TestFiltersAreNotRewrittenWithoutChange(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	g := someGroup()
+	g := sampleGroup()
 	ctx := t.Context()
 	f.ok(f.ApplySecurityGroup(ctx, g))
 	name := hypervisor.GroupFilterName(g.ID)
 	vm := f.vm()
-	vm.Spec.NICs = []fleet.NIC{grouped("default", true, g)}
-	in := order(vm, f.pool)
+	vm.Spec.NICs = []fleet.NIC{nicWithGroups("default", true, g)}
+	in := applyJob(vm, f.pool)
 	in.Groups = []fleet.FlatGroup{g}
 	f.ok(f.ApplyVM(ctx, in))
 	own := hypervisor.FilterName(vm.ID, vm.Spec.NICs[0].MAC)

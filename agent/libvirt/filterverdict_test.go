@@ -202,7 +202,7 @@ func TestPacketCheckAgreesWithFilters(t *testing.T) {
 			if protocol == fleet.TCP || protocol == fleet.UDP {
 				f.Port = 1 + r.IntN(8)
 			}
-			verdict := fleet.Passes(groups, f.Packet)
+			verdict := fleet.EvaluatePacket(groups, f.Packet)
 			if all++; verdict.Pass {
 				passed++
 			}

@@ -32,19 +32,19 @@ func groupFilter(g fleet.FlatGroup) libvirtxml.NWFilter {
 	for _, r := range g.Rules {
 		if r.Anybody {
 			for _, v6 := range []bool{false, true} {
-				x.Entries = add(x.Entries, ruleFor(r, v6, netip.Prefix{}))
+				x.Entries = addRule(x.Entries, ruleFor(r, v6, netip.Prefix{}))
 			}
 			continue
 		}
 		for _, p := range r.Remotes {
-			x.Entries = add(x.Entries, ruleFor(r, p.Addr().Is6(), p))
+			x.Entries = addRule(x.Entries, ruleFor(r, p.Addr().Is6(), p))
 		}
 	}
 	return x
 }
 
 // add appends the rule, unless it is nil.
-func add(all []libvirtxml.NWFilterEntry, r *libvirtxml.NWFilterRule) []libvirtxml.NWFilterEntry {
+func addRule(all []libvirtxml.NWFilterEntry, r *libvirtxml.NWFilterRule) []libvirtxml.NWFilterEntry {
 	if r == nil {
 		return all
 	}
@@ -62,13 +62,13 @@ func ruleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilte
 		address, mask = &ip.DstIPAddr, &ip.DstIPMask
 	}
 	if remote.IsValid() && remote.Bits() > 0 {
-		*address, *mask = field(remote.Addr().String()), field(strconv.Itoa(remote.Bits()))
+		*address, *mask = filterField(remote.Addr().String()), filterField(strconv.Itoa(remote.Bits()))
 	}
 	var port libvirtxml.NWFilterRuleCommonPort
 	if r.FromPort > 0 {
-		port.DstPortStart, port.DstPortEnd = field(strconv.Itoa(r.FromPort)), field(strconv.Itoa(max(r.FromPort, r.ToPort)))
+		port.DstPortStart, port.DstPortEnd = filterField(strconv.Itoa(r.FromPort)), filterField(strconv.Itoa(max(r.FromPort, r.ToPort)))
 	}
-	note := hypervisor.RuleNote + r.ID
+	note := hypervisor.RuleCommentPrefix + r.ID
 	switch {
 	case r.Protocol == fleet.TCP && v6:
 		out.TCPIPv6 = &libvirtxml.NWFilterRuleTCPIPv6{NWFilterRuleCommonIP: ip, NWFilterRuleCommonPort: port, Comment: note}
@@ -92,13 +92,13 @@ func ruleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilte
 	return out
 }
 
-func field(s string) libvirtxml.NWFilterField { return libvirtxml.NWFilterField{Str: s} }
+func filterField(s string) libvirtxml.NWFilterField { return libvirtxml.NWFilterField{Str: s} }
 
 // nicFilter returns the filter of one NIC: anti-spoofing, the security groups, and the final drop rule.
 func nicFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 	name := hypervisor.FilterName(vm, n.MAC)
 	x := libvirtxml.NWFilter{Name: name, UUID: filterUUID(name), Chain: "root"}
-	if n.Guarded() {
+	if n.HasAntiSpoofing() {
 		x.Entries = append(x.Entries, libvirtxml.NWFilterEntry{Ref: &libvirtxml.NWFilterRef{Filter: cleanTraffic}})
 		x.Entries = append(x.Entries, antiSpoofingIPv6()...)
 	} else {
@@ -111,19 +111,19 @@ func nicFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 		x.Entries = append(x.Entries, libvirtxml.NWFilterEntry{Ref: &libvirtxml.NWFilterRef{Filter: hypervisor.GroupFilterName(id)}})
 	}
 	x.Entries = append(x.Entries, alwaysAccepted()...)
-	x.Entries = add(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityLast, All: &libvirtxml.NWFilterRuleAll{}})
-	x.Entries = add(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityLast, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{}})
+	x.Entries = addRule(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityLast, All: &libvirtxml.NWFilterRuleAll{}})
+	x.Entries = addRule(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityLast, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{}})
 	return x
 }
 
 // antiSpoofingIPv6 accepts IPv6 frames, but drops router advertisements and DHCP server replies from the guest.
 func antiSpoofingIPv6() (all []libvirtxml.NWFilterEntry) {
-	all = add(all, acceptFrames("ipv6"))
+	all = addRule(all, acceptFrames("ipv6"))
 	for _, kind := range []string{"134", "137"} { // router advertisement and redirect
-		all = add(all, stateless("drop", "out", kind))
+		all = addRule(all, icmpv6Rule("drop", "out", kind))
 	}
-	all = add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: priorityFirst, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: ports("67", "68")}})
-	return add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: priorityFirst, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: ports("547", "546")}})
+	all = addRule(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: priorityFirst, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: filterPorts("67", "68")}})
+	return addRule(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: priorityFirst, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: filterPorts("547", "546")}})
 }
 
 // ipFramesOnly accepts the frame types of IPv4, IPv6, ARP and RARP, and drops all others. iptables sees no packet in
@@ -131,45 +131,45 @@ func antiSpoofingIPv6() (all []libvirtxml.NWFilterEntry) {
 // would bypass the rules.
 func ipFramesOnly() (all []libvirtxml.NWFilterEntry) {
 	for _, kind := range []string{"ipv4", "ipv6", "arp", "rarp"} {
-		all = add(all, acceptFrames(kind))
+		all = addRule(all, acceptFrames(kind))
 	}
-	return add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityLast})
+	return addRule(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityLast})
 }
 
 // acceptFrames returns a rule that accepts frames of one kind.
 func acceptFrames(kind string) *libvirtxml.NWFilterRule {
-	return &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityNormal, MAC: &libvirtxml.NWFilterRuleMAC{ProtocolID: field(kind)}}
+	return &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityNormal, MAC: &libvirtxml.NWFilterRuleMAC{ProtocolID: filterField(kind)}}
 }
 
 // alwaysAccepted returns the rules for DHCP and IPv6 neighbour discovery, and for ICMP errors of accepted connections.
 func alwaysAccepted() (all []libvirtxml.NWFilterEntry) {
-	related := libvirtxml.NWFilterRuleCommonIP{State: field("RELATED")}
-	all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityFirst, All: &libvirtxml.NWFilterRuleAll{NWFilterRuleCommonIP: related}})
-	all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityFirst, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{NWFilterRuleCommonIP: related}})
+	related := libvirtxml.NWFilterRuleCommonIP{State: filterField("RELATED")}
+	all = addRule(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityFirst, All: &libvirtxml.NWFilterRuleAll{NWFilterRuleCommonIP: related}})
+	all = addRule(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: priorityFirst, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{NWFilterRuleCommonIP: related}})
 	for _, d := range []struct{ way, from, to string }{{"out", "68", "67"}, {"in", "67", "68"}} {
-		all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: priorityFirst, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: ports(d.from, d.to)}})
+		all = addRule(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: priorityFirst, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: filterPorts(d.from, d.to)}})
 	}
 	for _, d := range []struct{ way, from, to string }{{"out", "546", "547"}, {"in", "547", "546"}} {
-		all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: priorityFirst, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: ports(d.from, d.to)}})
+		all = addRule(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: priorityFirst, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: filterPorts(d.from, d.to)}})
 	}
 	// router solicitation, neighbour solicitation and neighbour advertisement
 	for _, t := range []string{"133", "135", "136"} {
-		all = add(all, stateless("accept", "out", t))
+		all = addRule(all, icmpv6Rule("accept", "out", t))
 	}
 	for _, t := range []string{"134", "135", "136"} {
-		all = add(all, stateless("accept", "in", t))
+		all = addRule(all, icmpv6Rule("accept", "in", t))
 	}
 	return all
 }
 
-func ports(from, to string) libvirtxml.NWFilterRuleCommonPort {
-	return libvirtxml.NWFilterRuleCommonPort{SrcPortStart: field(from), DstPortStart: field(to)}
+func filterPorts(from, to string) libvirtxml.NWFilterRuleCommonPort {
+	return libvirtxml.NWFilterRuleCommonPort{SrcPortStart: filterField(from), DstPortStart: filterField(to)}
 }
 
 // stateless returns a rule for one ICMPv6 type, which has no connection state.
-func stateless(action, way, kind string) *libvirtxml.NWFilterRule {
+func icmpv6Rule(action, way, kind string) *libvirtxml.NWFilterRule {
 	return &libvirtxml.NWFilterRule{
-		Action: action, Direction: way, Priority: priorityFirst, StateMatch: "false", ICMPv6: &libvirtxml.NWFilterRuleICMPIPv6{Type: field(kind)},
+		Action: action, Direction: way, Priority: priorityFirst, StateMatch: "false", ICMPv6: &libvirtxml.NWFilterRuleICMPIPv6{Type: filterField(kind)},
 	}
 }
 

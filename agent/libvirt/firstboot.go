@@ -22,7 +22,7 @@ var ignitionKeys = []string{"opt/com.coreos/config", "opt/org.flatcar-linux/conf
 
 // makeSeed sets in.seed if the spec has first-boot data and the definition uses it. It creates the seed file if the
 // file is missing. defined is the first-boot setting of the current definition.
-func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *intent) error {
+func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *definitionEdit) error {
 	want := a.in.VM.Spec.FirstBoot
 	if want.Kind == "" || !in.Has("firstBoot") && defined != want {
 		return nil
@@ -32,7 +32,7 @@ func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *
 		return err
 	}
 	in.seed = file
-	have, err := within(ctx, func() (bool, error) { return a.seeds.Have(a.in.VM.ID, want) })
+	have, err := within(ctx, func() (bool, error) { return a.seeds.Exists(a.in.VM.ID, want) })
 	if err != nil || have {
 		return err
 	}
@@ -43,7 +43,7 @@ func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *
 	if err != nil {
 		return err
 	}
-	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, a.seeds.Make(a.in.VM.ID, want, files) })
+	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, a.seeds.Write(a.in.VM.ID, want, files) })
 	if err != nil {
 		return fmt.Errorf("create the first-boot seed: %w", err)
 	}
@@ -51,7 +51,7 @@ func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *
 }
 
 // sweepSeeds removes seeds that no definition, running guest or snapshot with memory uses.
-func (a *applying) sweepSeeds(ctx context.Context, x *libvirtxml.Domain, live *hardware) error {
+func (a *applying) removeUnusedSeeds(ctx context.Context, x *libvirtxml.Domain, live *hardware) error {
 	keep := []string{seedOf(x)}
 	tree, err := within(ctx, func() (*hypervisor.SnapTree, error) { return readTree(a.in.VM.ID) })
 	if err != nil {
@@ -68,12 +68,12 @@ func (a *applying) sweepSeeds(ctx context.Context, x *libvirtxml.Domain, live *h
 	if live != nil {
 		keep = append(keep, live.seed)
 	}
-	return a.keepSeeds(ctx, a.in.VM.ID, keep...)
+	return a.removeOtherSeeds(ctx, a.in.VM.ID, keep...)
 }
 
 // keepSeeds removes the VM's first-boot seeds except the given files.
-func (b *Backend) keepSeeds(ctx context.Context, id fleet.VMID, files ...string) error {
-	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, b.seeds.Keep(id, files...) })
+func (b *Backend) removeOtherSeeds(ctx context.Context, id fleet.VMID, files ...string) error {
+	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, b.seeds.RemoveExcept(id, files...) })
 	if err != nil {
 		return fmt.Errorf("remove the first-boot seed: %w", err)
 	}
@@ -133,7 +133,7 @@ func dropIgnition(x *libvirtxml.Domain) {
 
 // isIgnition reports whether the entry is an Ignition file of Quantix.
 func isIgnition(e libvirtxml.DomainSysInfoEntry) bool {
-	_, ours := seed.Of(e.File)
+	_, ours := seed.ParsePath(e.File)
 	return ours && slices.Contains(ignitionKeys, e.Name)
 }
 
@@ -165,7 +165,7 @@ func readFirstBoot(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	if file == "" {
 		return ""
 	}
-	of, ok := seed.Of(file)
+	of, ok := seed.ParsePath(file)
 	if !ok {
 		return path.Base(file)
 	}

@@ -25,25 +25,25 @@ func TestSnapshotKeepsFirstBootSeed(t *testing.T) {
 			s.vm.Spec.FirstBoot = fleet.VMFirstBoot{Kind: kind, Number: 1}
 			apply := func() {
 				t.Helper()
-				in := order(s.vm, s.pool)
+				in := applyJob(s.vm, s.pool)
 				in.FirstBoot = func(context.Context) (map[string][]byte, error) { return files, nil }
 				s.ok(s.ApplyVM(t.Context(), in))
 			}
 			apply()
 			s.ok(s.StartVM(t.Context(), s.vm.ID))
 			id := s.take(true)
-			s.off()
+			s.stopGuest()
 			s.vm.Generation, s.vm.Spec.FirstBoot = 2, fleet.VMFirstBoot{}
 			apply()
 			if n := len(seedsOf(t, s.vm.ID)); n != 1 {
 				t.Fatalf("with a snapshot that uses the seed, %d seeds exist", n)
 			}
-			s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
+			s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id})))
 			if st := s.status(); st.Power != fleet.Running || len(st.Drift)+len(st.Faults) > 0 {
 				t.Errorf("after the revert: %+v", st)
 			}
-			s.off()
-			s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
+			s.stopGuest()
+			s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id})))
 			s.vm.Generation = 3
 			apply()
 			if n := len(seedsOf(t, s.vm.ID)); n != 0 {

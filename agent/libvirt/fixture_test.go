@@ -85,7 +85,7 @@ func (f fixture) vm() fleet.VM {
 
 func (f fixture) apply(vm fleet.VM) {
 	f.t.Helper()
-	f.ok(f.ApplyVM(f.t.Context(), order(vm, f.pool)))
+	f.ok(f.ApplyVM(f.t.Context(), applyJob(vm, f.pool)))
 }
 
 func (f fixture) disk(name string) fleet.Disk {

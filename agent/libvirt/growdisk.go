@@ -16,9 +16,9 @@ import (
 
 // growDisks grows the disks to the sizes of the spec. It must run before the definition records the new sizes, so that
 // the next job retries after a failure. A disk that already has the size stays unchanged.
-func (a *applying) growDisks(ctx context.Context, old sighted, kept *libvirtxml.Domain, disks []fleet.Disk) error {
+func (a *applying) growDisks(ctx context.Context, old observedDomain, kept *libvirtxml.Domain, disks []fleet.Disk) error {
 	for _, d := range disks {
-		p, err := placeOf(d.Ref(), a.in.Pools)
+		p, err := localVolumeOf(d.Ref(), a.in.Pools)
 		if err != nil {
 			return err
 		}
@@ -33,8 +33,8 @@ func (a *applying) growDisks(ctx context.Context, old sighted, kept *libvirtxml.
 	return nil
 }
 
-func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.Domain, p place) error {
-	if err := refuseGiven(p.pool); err != nil {
+func (a *applying) growDisk(ctx context.Context, old observedDomain, kept *libvirtxml.Domain, p localVolume) error {
+	if err := refuseFixedVolumes(p.pool); err != nil {
 		return err
 	}
 	in, err := ownDisk(kept, p)
@@ -67,18 +67,18 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 	case err != nil || f.Size >= p.size:
 		return err
 	case f.Encrypted && running == nil:
-		return hypervisor.GrowsWhileOn(p.volume)
+		return hypervisor.RefuseGrowWhileOff(p.volume)
 	}
 	other, err := a.backedBy(ctx, a.c, p, f.id)
 	switch {
 	case err != nil:
 		return err
 	case other != "":
-		return hypervisor.VolumeBase(p.volume, other)
+		return hypervisor.RefuseBackingVolume(p.volume, other)
 	case running != nil:
 		return a.resizeLive(ctx, old.ref, running, p.size)
 	}
-	if err := notOpen(ctx, p); err != nil {
+	if err := checkNotOpen(ctx, p); err != nil {
 		return err
 	}
 	pool, err := lookupPool(ctx, a.c, p.pool.Name)
@@ -89,12 +89,12 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 }
 
 // growTo grows the file of a volume to size bytes. No guest may use the volume.
-func (b *Backend) growTo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p place, f volumeFile, size int64) error {
+func (b *Backend) growTo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p localVolume, f volumeFile, size int64) error {
 	if f.Format == fleet.Raw {
-		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, growFile(p.path(), size) })
+		_, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, growFile(p.path(), size) })
 		return err
 	}
-	volume, err := b.agreed(ctx, c, pool, p.volume, f.header)
+	volume, err := b.checkSameFormat(ctx, c, pool, p.volume, f.header)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (a *applying) resizeLive(ctx context.Context, ref golibvirt.Domain, d *libv
 
 // ownDisk returns the definition's disk of p, or nil. It refuses a shared, read-only or mirrored disk and a disk with
 // an overlay, because growing the file would not grow the guest's disk.
-func ownDisk(x *libvirtxml.Domain, p place) (*libvirtxml.DomainDisk, error) {
+func ownDisk(x *libvirtxml.Domain, p localVolume) (*libvirtxml.DomainDisk, error) {
 	if x.Devices == nil {
 		return nil, nil
 	}
@@ -133,7 +133,7 @@ func ownDisk(x *libvirtxml.Domain, p place) (*libvirtxml.DomainDisk, error) {
 		want.source = kind.source(p.pool, p.volume)
 		want.path = sourcePath(want.source)
 	}
-	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return want.is(&d) })
+	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return want.matches(&d) })
 	if i < 0 {
 		return nil, nil
 	}

@@ -29,29 +29,29 @@ const (
 // at a time. A guest that hangs is queried less and less often and does not delay other guests.
 type guests struct {
 	mu  sync.Mutex
-	all map[fleet.VMID]*guestSeen
-	now int // number of running queries
+	all map[fleet.VMID]*guestRun
+	runningQueries int // number of running queries
 }
 
 // guestSeen is the state of one run of one guest.
-type guestSeen struct {
+type guestRun struct {
 	run      int32 // libvirt's domain ID of the run
 	querying bool
-	due      time.Time
-	wait     time.Duration // current backoff; 0: the guest answers
-	at       time.Time     // time of the last answer; zero: none
-	ours     bool
+	dueAt      time.Time
+	backoff     time.Duration // current backoff; 0: the guest answers
+	answeredAt       time.Time     // time of the last answer; zero: none
+	managed     bool
 	status   fleet.GuestStatus
 	reading  fleet.GuestReading
-	nics     cards
+	nics     nicAddresses
 }
 
 // look starts queries of all guests that are due. It does not wait for them.
-func (g *guests) look(b *Backend, all []sighted) {
+func (g *guests) startQueries(b *Backend, all []observedDomain) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.all == nil {
-		g.all = map[fleet.VMID]*guestSeen{}
+		g.all = map[fleet.VMID]*guestRun{}
 	}
 	on := make(map[fleet.VMID]bool, len(all))
 	now := time.Now()
@@ -62,15 +62,15 @@ func (g *guests) look(b *Backend, all []sighted) {
 		on[s.id] = true
 		seen := g.all[s.id]
 		if seen == nil || seen.run != s.ref.ID {
-			seen = &guestSeen{run: s.ref.ID, ours: s.ours, status: fleet.GuestStatus{Agent: fleet.AgentNotResponding}}
+			seen = &guestRun{run: s.ref.ID, managed: s.managed, status: fleet.GuestStatus{Agent: fleet.AgentNotResponding}}
 			g.all[s.id] = seen
 		}
-		if seen.querying || now.Before(seen.due) || g.now >= maxGuestQueries || golibvirt.DomainState(s.state) != golibvirt.DomainRunning {
+		if seen.querying || now.Before(seen.dueAt) || g.runningQueries >= maxGuestQueries || golibvirt.DomainState(s.state) != golibvirt.DomainRunning {
 			continue
 		}
 		seen.querying = true
-		g.now++
-		go g.ask(b, s, seen)
+		g.runningQueries++
+		go g.queryGuest(b, s, seen)
 	}
 	for id, seen := range g.all {
 		if !on[id] && !seen.querying {
@@ -80,33 +80,33 @@ func (g *guests) look(b *Backend, all []sighted) {
 }
 
 // ask queries one guest and stores its answers.
-func (g *guests) ask(b *Backend, s sighted, seen *guestSeen) {
+func (g *guests) queryGuest(b *Backend, s observedDomain, seen *guestRun) {
 	ctx, cancel := context.WithTimeout(b.life, guestQueryLimit)
 	defer cancel()
 	begun := time.Now()
-	next := guestSeen{status: seen.status, reading: fleet.GuestReading{ID: s.id}}
+	next := guestRun{status: seen.status, reading: fleet.GuestReading{ID: s.id}}
 	c, err := dial(ctx, b.socket)
 	if err == nil {
-		err = next.read(ctx, c, s)
-		c.hangUp()
+		err = next.queryGuest(ctx, c, s)
+		c.disconnect()
 	}
 	g.mu.Lock()
-	g.now--
+	g.runningQueries--
 	seen.querying = false
 	was := seen.status
 	switch {
 	// libvirtd is unreachable, so the guest's status stays
 	case errors.Is(err, hypervisor.ErrAway) && !errors.Is(err, context.DeadlineExceeded):
-		seen.due = begun.Add(guestWait)
+		seen.dueAt = begun.Add(guestWait)
 	case err != nil:
 		b.log.Debug("a guest's agent does not answer", "vm", s.ref.Name, "error", err)
-		seen.wait = min(max(2*seen.wait, guestAge), guestBackoff)
-		seen.due, seen.status = time.Now().Add(seen.wait), fleet.GuestStatus{Agent: fleet.AgentNotResponding}
-		seen.at, seen.nics = time.Time{}, nil
+		seen.backoff = min(max(2*seen.backoff, guestAge), guestBackoff)
+		seen.dueAt, seen.status = time.Now().Add(seen.backoff), fleet.GuestStatus{Agent: fleet.AgentNotResponding}
+		seen.answeredAt, seen.nics = time.Time{}, nil
 	default:
-		seen.wait, seen.due, seen.status = 0, begun.Add(guestAge), next.status
+		seen.backoff, seen.dueAt, seen.status = 0, begun.Add(guestAge), next.status
 		if !next.status.Frozen { // a frozen guest answers no other command
-			seen.at, seen.reading, seen.nics = begun, next.reading, next.nics
+			seen.answeredAt, seen.reading, seen.nics = begun, next.reading, next.nics
 		}
 	}
 	changed := seen.status != was
@@ -117,45 +117,45 @@ func (g *guests) ask(b *Backend, s sighted, seen *guestSeen) {
 }
 
 // read queries the agent. Values that the agent does not report stay empty. It fails if the agent does not answer.
-func (n *guestSeen) read(ctx context.Context, c *conn, s sighted) error {
-	if !s.ours { // unmanaged guests are only queried for addresses, with libvirt's own call
+func (n *guestRun) queryGuest(ctx context.Context, c *conn, s observedDomain) error {
+	if !s.managed { // unmanaged guests are only queried for addresses, with libvirt's own call
 		found, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {
 			return l.DomainInterfaceAddresses(s.ref, uint32(golibvirt.DomainInterfaceAddressesSrcAgent), 0)
 		})
-		n.nics = cards{}
+		n.nics = nicAddresses{}
 		n.nics.add(found, fleet.FromAgent)
 		n.status = fleet.GuestStatus{}
 		return err
 	}
-	return n.hear(asker(ctx, c, s))
+	return n.queryAgent(newAgentCaller(ctx, c, s))
 }
 
 // hear queries the agent of a managed VM. It fails if the agent does not answer.
-func (n *guestSeen) hear(ask guestAsk) error {
-	info, err := askGuest[struct {
+func (n *guestRun) queryAgent(ask agentCaller) error {
+	info, err := callAgent[struct {
 		Version string `json:"version"`
 	}](ask, guestWait, "guest-info", nil)
 	if err != nil {
 		return err
 	}
 	n.status.Agent, n.status.Version = fleet.AgentAnswers, guestText(info.Version)
-	frozen, err := askGuest[string](ask, guestWait, "guest-fsfreeze-status", nil)
-	if errors.Is(err, errSilent) {
+	frozen, err := callAgent[string](ask, guestWait, "guest-fsfreeze-status", nil)
+	if errors.Is(err, errNoAgentAnswer) {
 		return err
 	}
 	if n.status.Frozen = frozen == "frozen"; n.status.Frozen {
 		return nil
 	}
-	for _, read := range []func(guestAsk) error{n.readSystem, n.readName, n.readNICs, n.readFileSystems, n.readUsers, n.readClock} {
-		if err := read(ask); errors.Is(err, errSilent) || errors.Is(err, hypervisor.ErrAway) {
+	for _, read := range []func(agentCaller) error{n.readSystem, n.readName, n.readNICs, n.readFileSystems, n.readUsers, n.readClock} {
+		if err := read(ask); errors.Is(err, errNoAgentAnswer) || errors.Is(err, hypervisor.ErrAway) {
 			return err
 		}
 	}
 	return nil
 }
 
-func (n *guestSeen) readSystem(ask guestAsk) error {
-	os, err := askGuest[struct {
+func (n *guestRun) readSystem(ask agentCaller) error {
+	os, err := callAgent[struct {
 		Pretty  string `json:"pretty-name"`
 		Name    string `json:"name"`
 		Version string `json:"version"`
@@ -166,22 +166,22 @@ func (n *guestSeen) readSystem(ask guestAsk) error {
 	return err
 }
 
-func (n *guestSeen) readName(ask guestAsk) error {
-	host, err := askGuest[struct {
+func (n *guestRun) readName(ask agentCaller) error {
+	host, err := callAgent[struct {
 		Name string `json:"host-name"`
 	}](ask, guestWait, "guest-get-host-name", nil)
 	n.status.Hostname = guestText(host.Name)
 	return err
 }
 
-func (n *guestSeen) readNICs(ask guestAsk) error {
-	answer, err := askGuest[[]struct {
+func (n *guestRun) readNICs(ask agentCaller) error {
+	answer, err := callAgent[[]struct {
 		MAC       string `json:"hardware-address"`
 		Addresses []struct {
 			IP string `json:"ip-address"`
 		} `json:"ip-addresses"`
 	}](ask, guestWait, "guest-network-get-interfaces", nil)
-	n.nics = cards{}
+	n.nics = nicAddresses{}
 	for _, iface := range answer[:min(len(answer), maxGuestNICs)] {
 		mac, wrong := net.ParseMAC(iface.MAC)
 		if wrong != nil {
@@ -189,7 +189,7 @@ func (n *guestSeen) readNICs(ask guestAsk) error {
 		}
 		for _, a := range iface.Addresses {
 			if ip := net.ParseIP(a.IP); ip != nil && ip.IsGlobalUnicast() {
-				n.nics.note(mac.String(), ip.String(), fleet.FromAgent)
+				n.nics.addAddress(mac.String(), ip.String(), fleet.FromAgent)
 			}
 		}
 	}
@@ -199,8 +199,8 @@ func (n *guestSeen) readNICs(ask guestAsk) error {
 // maxGuestNICs limits the NICs read from one guest.
 const maxGuestNICs = 256
 
-func (n *guestSeen) readFileSystems(ask guestAsk) error {
-	answer, err := askGuest[[]struct {
+func (n *guestRun) readFileSystems(ask agentCaller) error {
+	answer, err := callAgent[[]struct {
 		Path  string  `json:"mountpoint"`
 		Type  string  `json:"type"`
 		Used  float64 `json:"used-bytes"`
@@ -217,8 +217,8 @@ func (n *guestSeen) readFileSystems(ask guestAsk) error {
 	return err
 }
 
-func (n *guestSeen) readUsers(ask guestAsk) error {
-	answer, err := askGuest[[]struct {
+func (n *guestRun) readUsers(ask agentCaller) error {
+	answer, err := callAgent[[]struct {
 		User   string `json:"user"`
 		Domain string `json:"domain"`
 	}](ask, guestWait, "guest-get-users", nil)
@@ -235,9 +235,9 @@ func (n *guestSeen) readUsers(ask guestAsk) error {
 }
 
 // readClock compares the guest's clock with the host's clock at the middle of the call.
-func (n *guestSeen) readClock(ask guestAsk) error {
+func (n *guestRun) readClock(ask agentCaller) error {
 	sent := time.Now()
-	nanos, err := askGuest[int64](ask, guestWait, "guest-get-time", nil)
+	nanos, err := callAgent[int64](ask, guestWait, "guest-get-time", nil)
 	if err != nil {
 		return err
 	}
@@ -254,9 +254,9 @@ func guestText(text string) string { return wire.Shown(text, fleet.MaxGuestText)
 func guestBytes(n float64) int64 { return int64(min(max(n, 0), 1<<53)) }
 
 // statusOf returns the guest's status, or nil if the guest is off or unmanaged.
-func (g *guests) statusOf(s sighted) *fleet.GuestStatus {
+func (g *guests) statusOf(s observedDomain) *fleet.GuestStatus {
 	switch {
-	case s.live == nil || !s.ours:
+	case s.live == nil || !s.managed:
 		return nil
 	case s.live.parts.Devices.GuestAgent == "none":
 		return &fleet.GuestStatus{Agent: fleet.AgentNone}
@@ -271,7 +271,7 @@ func (g *guests) statusOf(s sighted) *fleet.GuestStatus {
 }
 
 // nicsOf returns the addresses that the guest agent reported in the guest's current run, or nil.
-func (g *guests) nicsOf(s sighted) cards {
+func (g *guests) nicsOf(s observedDomain) nicAddresses {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if seen := g.all[s.id]; seen != nil && seen.run == s.ref.ID && s.agent {
@@ -281,12 +281,12 @@ func (g *guests) nicsOf(s sighted) cards {
 }
 
 // update updates the cached status after a job, and makes the next query due at once.
-func (g *guests) update(s sighted, change func(*fleet.GuestStatus)) {
+func (g *guests) updateStatus(s observedDomain, change func(*fleet.GuestStatus)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if seen := g.all[s.id]; seen != nil && seen.run == s.ref.ID {
 		change(&seen.status)
-		seen.due = time.Time{}
+		seen.dueAt = time.Time{}
 	}
 }
 
@@ -299,8 +299,8 @@ func (b *Backend) GuestReadings(ctx context.Context) ([]hypervisor.GuestReading,
 	defer b.guests.mu.Unlock()
 	var out []hypervisor.GuestReading
 	for _, seen := range b.guests.all {
-		if seen.ours && !seen.at.IsZero() {
-			out = append(out, hypervisor.GuestReading{GuestReading: seen.reading, At: seen.at})
+		if seen.managed && !seen.answeredAt.IsZero() {
+			out = append(out, hypervisor.GuestReading{GuestReading: seen.reading, At: seen.answeredAt})
 		}
 	}
 	slices.SortFunc(out, func(a, b hypervisor.GuestReading) int { return cmp.Compare(a.ID, b.ID) })

@@ -16,7 +16,7 @@ import (
 )
 
 // answering returns a guest agent that answers the given commands and rejects all others.
-func answering(answers map[string]string) guestAsk {
+func fakeAgent(answers map[string]string) agentCaller {
 	return func(command string, _ time.Duration) (string, error) {
 		var in struct{ Execute string }
 		if err := json.Unmarshal([]byte(command), &in); err != nil {
@@ -39,16 +39,16 @@ func TestInvalidAgentAnswerCountsAsNoAnswer(t *testing.T) {
 		"10 MB": `{"return": {"version": "` + strings.Repeat("a", 10<<20) + `"}}`, "10 MB of lists": strings.Repeat("[", 10<<20), "two answers": sane + sane,
 		"many lists": `{"return": ` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`,
 	} {
-		var n guestSeen
-		err := n.hear(answering(map[string]string{"guest-info": answer}))
-		if !errors.Is(err, errSilent) || len(err.Error()) > 200 {
+		var n guestRun
+		err := n.queryAgent(fakeAgent(map[string]string{"guest-info": answer}))
+		if !errors.Is(err, errNoAgentAnswer) || len(err.Error()) > 200 {
 			t.Errorf("%s: %.300v", name, err)
 		}
 	}
 	for _, command := range []string{"guest-fsfreeze-status", "guest-get-osinfo", "guest-get-host-name", "guest-network-get-interfaces", "guest-get-fsinfo", "guest-get-users", "guest-get-time"} {
 		for _, answer := range []string{`{"return": {"x": {}}`, `{"return": true}`, strings.Repeat("a", 1<<20)} {
-			var n guestSeen
-			if err := n.hear(answering(map[string]string{"guest-info": sane, command: answer})); !errors.Is(err, errSilent) {
+			var n guestRun
+			if err := n.queryAgent(fakeAgent(map[string]string{"guest-info": sane, command: answer})); !errors.Is(err, errNoAgentAnswer) {
 				t.Errorf("%s answered with %.20q: %v", command, answer, err)
 			}
 		}
@@ -79,8 +79,8 @@ func TestGuestAnswersAreSanitizedAndLimited(t *testing.T) {
 		ips = append(ips, map[string]any{"ip-address": "127.0.0.1"}, map[string]any{"ip-address": "' OR 1"}, map[string]any{"ip-address": "fe80::1%eth0"})
 		nics = append(nics, map[string]any{"hardware-address": "52:54:00:AA:BB:01", "ip-addresses": ips}, map[string]any{"hardware-address": odd[:50], "ip-addresses": ips})
 	}
-	var n guestSeen
-	err := n.hear(answering(map[string]string{
+	var n guestRun
+	err := n.queryAgent(fakeAgent(map[string]string{
 		"guest-info": text(map[string]any{"version": odd}), "guest-get-osinfo": text(map[string]any{"pretty-name": odd, "kernel-release": odd}),
 		"guest-get-host-name": text(map[string]any{"host-name": odd}), "guest-get-fsinfo": text(systems), "guest-get-users": text(users),
 		"guest-network-get-interfaces": text(nics), "guest-get-time": `{"return": -9223372036854775808}`,
@@ -110,13 +110,13 @@ func TestGuestAnswersAreSanitizedAndLimited(t *testing.T) {
 	}
 
 	// A frozen guest gets no other command. An older agent that lacks most commands still counts as answering.
-	var frozen guestSeen
-	err = frozen.hear(answering(map[string]string{"guest-info": sane, "guest-fsfreeze-status": `{"return": "frozen"}`, "guest-get-host-name": "rubbish"}))
+	var frozen guestRun
+	err = frozen.queryAgent(fakeAgent(map[string]string{"guest-info": sane, "guest-fsfreeze-status": `{"return": "frozen"}`, "guest-get-host-name": "rubbish"}))
 	if err != nil || frozen.status != (fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.0", Frozen: true}) {
 		t.Errorf("frozen: %+v, %v", frozen.status, err)
 	}
-	var old guestSeen
-	if err := old.hear(answering(map[string]string{"guest-info": sane})); err != nil || old.status != (fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.0"}) {
+	var old guestRun
+	if err := old.queryAgent(fakeAgent(map[string]string{"guest-info": sane})); err != nil || old.status != (fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.0"}) {
 		t.Errorf("an older agent: %+v, %v", old.status, err)
 	}
 }
@@ -128,11 +128,11 @@ func TestGuestProgramErrorsReportUnknownResult(t *testing.T) {
 	run := func(answers map[string]string) (fleet.GuestOutput, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		pid, err := beginInGuest(answering(answers), fleet.GuestProgram{Program: "/bin/x"})
+		pid, err := startGuestProgram(fakeAgent(answers), fleet.GuestProgram{Program: "/bin/x"})
 		if err != nil {
 			return fleet.GuestOutput{}, err
 		}
-		end, err := untilEnded(ctx, answering(answers), pid)
+		end, err := waitGuestProgram(ctx, fakeAgent(answers), pid)
 		return end.output(), err
 	}
 	long := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a\x1b\u202e\r\n", 20_000)))
@@ -154,7 +154,7 @@ func TestGuestProgramErrorsReportUnknownResult(t *testing.T) {
 			answers["guest-exec-status"] = c.status
 		}
 		out, err := run(answers)
-		if errors.Is(err, hypervisor.ErrGoesOn) != c.doubt || (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
+		if errors.Is(err, hypervisor.ErrOutcomeUnknown) != c.doubt || (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
 			t.Errorf("%s: %v", name, err)
 		}
 		hidden := func(r rune) bool {
@@ -167,8 +167,8 @@ func TestGuestProgramErrorsReportUnknownResult(t *testing.T) {
 	blocked := func(string, time.Duration) (string, error) {
 		return "", errors.New("internal error: unable to execute QEMU agent command 'guest-exec': Command guest-exec has been disabled: the command is not allowed")
 	}
-	for name, ask := range map[string]guestAsk{"blocked": blocked, "not known": answering(nil)} {
-		if _, err := beginInGuest(ask, fleet.GuestProgram{Program: "x"}); err == nil || errors.Is(err, hypervisor.ErrGoesOn) || !strings.Contains(err.Error(), "list of blocked commands") || !strings.Contains(err.Error(), "guest-exec") {
+	for name, ask := range map[string]agentCaller{"blocked": blocked, "not known": fakeAgent(nil)} {
+		if _, err := startGuestProgram(ask, fleet.GuestProgram{Program: "x"}); err == nil || errors.Is(err, hypervisor.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "list of blocked commands") || !strings.Contains(err.Error(), "guest-exec") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -17,18 +17,18 @@ import (
 const maxGuestAnswer = 256 << 10
 
 // guestSays is the agent protocol's answer to one command.
-type guestSays[T any] struct {
+type agentReply[T any] struct {
 	Return T `json:"return"`
 }
 
 // errSilent is wrapped by the errors about a guest agent that did not answer, or did not answer validly.
-var errSilent = errors.New("the guest's agent does not answer")
+var errNoAgentAnswer = errors.New("the guest's agent does not answer")
 
 // guestAsk sends one command as JSON text to a guest agent and returns the answer.
-type guestAsk func(command string, limit time.Duration) (string, error)
+type agentCaller func(command string, limit time.Duration) (string, error)
 
 // asker returns a function that sends commands to the guest's agent: over vsock if the guest has it, else over libvirt.
-func asker(ctx context.Context, c *conn, s sighted) guestAsk {
+func newAgentCaller(ctx context.Context, c *conn, s observedDomain) agentCaller {
 	if s.cid != 0 {
 		return overVSOCK(ctx, s.cid)
 	}
@@ -38,31 +38,31 @@ func asker(ctx context.Context, c *conn, s sighted) guestAsk {
 // overLibvirt returns a function that sends commands through libvirt. libvirt's calls for single agent commands wait
 // forever for a hanging agent, and their time limit can only be set per guest. So each command is sent as text with its
 // own limit.
-func overLibvirt(ctx context.Context, c *conn, ref golibvirt.Domain) guestAsk {
+func overLibvirt(ctx context.Context, c *conn, ref golibvirt.Domain) agentCaller {
 	return func(command string, limit time.Duration) (string, error) {
 		answer, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) {
 			return l.QEMUDomainAgentCommand(ref, command, int32(limit/time.Second), 0)
 		})
 		switch {
 		case is(err, golibvirt.ErrAgentUnresponsive), is(err, golibvirt.ErrAgentCommandTimeout), is(err, golibvirt.ErrAgentUnsynced):
-			return "", fmt.Errorf("%w: %w", errSilent, err)
+			return "", fmt.Errorf("%w: %w", errNoAgentAnswer, err)
 		case err != nil:
 			return "", err
 		case len(answer) == 0:
-			return "", errSilent
+			return "", errNoAgentAnswer
 		}
 		return answer[0], nil
 	}
 }
 
 // askGuest sends a command to the guest agent and decodes the answer, which has at most maxGuestAnswer bytes.
-func askGuest[T any](ask guestAsk, limit time.Duration, command string, args any) (T, error) {
-	return askGuestFor[T](ask, limit, maxGuestAnswer, command, args)
+func callAgent[T any](ask agentCaller, limit time.Duration, command string, args any) (T, error) {
+	return callAgentLimited[T](ask, limit, maxGuestAnswer, command, args)
 }
 
 // askGuestFor is askGuest with another maximum size of the answer, in bytes.
-func askGuestFor[T any](ask guestAsk, limit time.Duration, maximum int, command string, args any) (T, error) {
-	var out guestSays[T]
+func callAgentLimited[T any](ask agentCaller, limit time.Duration, maximum int, command string, args any) (T, error) {
+	var out agentReply[T]
 	text, err := json.Marshal(struct {
 		Execute   string `json:"execute"`
 		Arguments any    `json:"arguments,omitempty"`
@@ -75,11 +75,11 @@ func askGuestFor[T any](ask guestAsk, limit time.Duration, maximum int, command 
 	case err != nil:
 		return out.Return, err
 	case len(answer) > maximum:
-		return out.Return, fmt.Errorf("%w: more than %d KiB in answer to %s", errSilent, maximum>>10, command)
+		return out.Return, fmt.Errorf("%w: more than %d KiB in answer to %s", errNoAgentAnswer, maximum>>10, command)
 	}
 	if err := json.Unmarshal([]byte(answer), &out); err != nil {
 		// the error must not include the guest's own text
-		return out.Return, fmt.Errorf("%w: the answer to %s is not valid", errSilent, command)
+		return out.Return, fmt.Errorf("%w: the answer to %s is not valid", errNoAgentAnswer, command)
 	}
 	return out.Return, nil
 }
@@ -91,7 +91,7 @@ func isNoCommand(err error) bool {
 
 // guestError adds the advice of hypervisor.NoAgent to an error of an agent that did not answer.
 func guestError(err error) error {
-	if errors.Is(err, errSilent) {
+	if errors.Is(err, errNoAgentAnswer) {
 		return fmt.Errorf("%w (%w)", hypervisor.NoAgent(), err)
 	}
 	return err

@@ -21,29 +21,29 @@ const (
 
 // FreezeGuest implements hypervisor.Guests.
 func (b *Backend) FreezeGuest(ctx context.Context, id fleet.VMID) error {
-	return b.onGuest(ctx, id, "freeze", func(ask guestAsk, s sighted) error {
-		state, err := askGuest[string](ask, guestWait, "guest-fsfreeze-status", nil)
+	return b.withGuestAgent(ctx, id, "freeze", func(ask agentCaller, s observedDomain) error {
+		state, err := callAgent[string](ask, guestWait, "guest-fsfreeze-status", nil)
 		if err != nil || state == "frozen" {
 			return err
 		}
-		n, err := askGuest[int](ask, guestFreezeLimit, "guest-fsfreeze-freeze", nil)
+		n, err := callAgent[int](ask, guestFreezeLimit, "guest-fsfreeze-freeze", nil)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			return fleet.Errorf(fleet.Conflict, "The guest has no file system that can be frozen.")
 		}
-		b.guests.update(s, func(g *fleet.GuestStatus) { g.Frozen = true })
+		b.guests.updateStatus(s, func(g *fleet.GuestStatus) { g.Frozen = true })
 		return nil
 	})
 }
 
 // ThawGuest implements hypervisor.Guests.
 func (b *Backend) ThawGuest(ctx context.Context, id fleet.VMID) error {
-	err := b.onGuest(ctx, id, "thaw", func(ask guestAsk, s sighted) error {
-		_, err := askGuest[int](ask, guestFreezeLimit, "guest-fsfreeze-thaw", nil)
+	err := b.withGuestAgent(ctx, id, "thaw", func(ask agentCaller, s observedDomain) error {
+		_, err := callAgent[int](ask, guestFreezeLimit, "guest-fsfreeze-thaw", nil)
 		if err == nil || isNoCommand(err) {
-			b.guests.update(s, func(g *fleet.GuestStatus) { g.Frozen = false })
+			b.guests.updateStatus(s, func(g *fleet.GuestStatus) { g.Frozen = false })
 			return nil
 		}
 		return err
@@ -56,8 +56,8 @@ func (b *Backend) ThawGuest(ctx context.Context, id fleet.VMID) error {
 
 // SetGuestPassword implements hypervisor.Guests.
 func (b *Backend) SetGuestPassword(ctx context.Context, id fleet.VMID, user, password string) error {
-	return b.onGuest(ctx, id, "set a password in", func(ask guestAsk, s sighted) error {
-		_, err := askGuest[struct{}](ask, guestCommandLimit, "guest-set-user-password", map[string]any{
+	return b.withGuestAgent(ctx, id, "set a password in", func(ask agentCaller, s observedDomain) error {
+		_, err := callAgent[struct{}](ask, guestCommandLimit, "guest-set-user-password", map[string]any{
 			"username": user, "password": base64.StdEncoding.EncodeToString([]byte(password)), "crypted": false,
 		})
 		return err
@@ -66,34 +66,34 @@ func (b *Backend) SetGuestPassword(ctx context.Context, id fleet.VMID, user, pas
 
 // SyncGuestTime implements hypervisor.Guests.
 func (b *Backend) SyncGuestTime(ctx context.Context, id fleet.VMID) error {
-	return b.onGuest(ctx, id, "set the clock of", func(ask guestAsk, s sighted) error {
-		_, err := askGuest[struct{}](ask, guestCommandLimit, "guest-set-time", map[string]any{"time": time.Now().UnixNano()})
-		b.guests.update(s, func(*fleet.GuestStatus) {})
+	return b.withGuestAgent(ctx, id, "set the clock of", func(ask agentCaller, s observedDomain) error {
+		_, err := callAgent[struct{}](ask, guestCommandLimit, "guest-set-time", map[string]any{"time": time.Now().UnixNano()})
+		b.guests.updateStatus(s, func(*fleet.GuestStatus) {})
 		return err
 	})
 }
 
 // TrimGuest implements hypervisor.Guests.
 func (b *Backend) TrimGuest(ctx context.Context, id fleet.VMID) error {
-	return b.onGuest(ctx, id, "trim", func(ask guestAsk, s sighted) error {
-		_, err := askGuest[struct{}](ask, guestTrimLimit, "guest-fstrim", nil)
-		b.guests.update(s, func(*fleet.GuestStatus) {})
+	return b.withGuestAgent(ctx, id, "trim", func(ask agentCaller, s observedDomain) error {
+		_, err := callAgent[struct{}](ask, guestTrimLimit, "guest-fstrim", nil)
+		b.guests.updateStatus(s, func(*fleet.GuestStatus) {})
 		return err
 	})
 }
 
 // onGuest runs f with the agent of a running, managed guest, over a connection of its own. It does not take the VM's
 // lock, because a forced stop must remain possible while a guest is slow.
-func (b *Backend) onGuest(ctx context.Context, id fleet.VMID, verb string, f func(guestAsk, sighted) error) error {
-	return b.order(ctx, func(ctx context.Context, c *conn) error {
-		s, err := b.seeOn(ctx, c, id)
+func (b *Backend) withGuestAgent(ctx context.Context, id fleet.VMID, verb string, f func(agentCaller, observedDomain) error) error {
+	return b.withConn(ctx, func(ctx context.Context, c *conn) error {
+		s, err := b.readDomainOn(ctx, c, id)
 		switch {
 		case is(err, golibvirt.ErrNoDomain):
-			return noDomain(id)
+			return errNoDomain(id)
 		case err != nil:
-			return inAct(verb, err)
-		case !s.ours:
-			return notOurs()
+			return wrapAction(verb, err)
+		case !s.managed:
+			return errUnmanaged()
 		case s.live == nil:
 			return hypervisor.ErrNotRunning
 		case s.live.parts.Devices.GuestAgent == "none":
@@ -103,6 +103,6 @@ func (b *Backend) onGuest(ctx context.Context, id fleet.VMID, verb string, f fun
 		case golibvirt.DomainState(s.state) != golibvirt.DomainRunning:
 			return fleet.Errorf(fleet.Conflict, "The guest is paused, so the guest agent cannot answer. Resume the VM first.")
 		}
-		return inAct(verb+" "+s.ref.Name, guestError(f(asker(ctx, c, s), s)))
+		return wrapAction(verb+" "+s.ref.Name, guestError(f(newAgentCaller(ctx, c, s), s)))
 	})
 }

@@ -14,7 +14,7 @@ import (
 
 // mostExecAnswer limits the answer with a program's output in base64, in bytes. libvirt has the same limit for a
 // string. The agent stores up to 16 MiB of each output.
-const mostExecAnswer = 4 << 20
+const maxExecAnswer = 4 << 20
 
 // Intervals between status queries of a program. The first ones are short, because most programs end at once.
 const (
@@ -35,12 +35,12 @@ type execEnd struct {
 
 // RunInGuest implements hypervisor.Guests.
 func (b *Backend) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
-	err = b.onGuest(ctx, id, "run a program in", func(ask guestAsk, _ sighted) error {
-		pid, err := beginInGuest(ask, program)
+	err = b.withGuestAgent(ctx, id, "run a program in", func(ask agentCaller, _ observedDomain) error {
+		pid, err := startGuestProgram(ask, program)
 		if err != nil {
 			return err
 		}
-		end, err := untilEnded(ctx, ask, pid)
+		end, err := waitGuestProgram(ctx, ask, pid)
 		if err != nil {
 			return err
 		}
@@ -52,37 +52,37 @@ func (b *Backend) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.G
 
 // beginInGuest starts a program in the guest and returns its process ID. If the agent does not answer, the program may
 // have started.
-func beginInGuest(ask guestAsk, program fleet.GuestProgram) (int64, error) {
+func startGuestProgram(ask agentCaller, program fleet.GuestProgram) (int64, error) {
 	args := program.Args
 	if args == nil {
 		args = []string{}
 	}
-	begun, err := askGuest[struct {
+	begun, err := callAgent[struct {
 		PID int64 `json:"pid"`
 	}](ask, guestCommandLimit, "guest-exec", map[string]any{"path": program.Program, "arg": args, "capture-output": true})
 	switch {
 	case isNoCommand(err):
 		return 0, fleet.Errorf(fleet.Conflict, "The guest agent runs no programs: %s. Remove guest-exec and guest-exec-status from the list of blocked commands in the agent's configuration in the guest.", err)
-	case errors.Is(err, errSilent), errors.Is(err, hypervisor.ErrAway):
-		return 0, fmt.Errorf("%w: the guest's agent did not answer: %w", hypervisor.ErrGoesOn, err)
+	case errors.Is(err, errNoAgentAnswer), errors.Is(err, hypervisor.ErrAway):
+		return 0, fmt.Errorf("%w: the guest's agent did not answer: %w", hypervisor.ErrOutcomeUnknown, err)
 	}
 	return begun.PID, err
 }
 
 // untilEnded polls until the program has ended. If ctx or the agent ends first, the error wraps hypervisor.ErrGoesOn.
-func untilEnded(ctx context.Context, ask guestAsk, pid int64) (execEnd, error) {
+func waitGuestProgram(ctx context.Context, ask agentCaller, pid int64) (execEnd, error) {
 	wait := execPoll
 	for {
-		end, err := askGuestFor[execEnd](ask, guestCommandLimit, mostExecAnswer, "guest-exec-status", map[string]any{"pid": pid})
+		end, err := callAgentLimited[execEnd](ask, guestCommandLimit, maxExecAnswer, "guest-exec-status", map[string]any{"pid": pid})
 		if err != nil {
-			return end, fmt.Errorf("%w: %w", hypervisor.ErrGoesOn, err)
+			return end, fmt.Errorf("%w: %w", hypervisor.ErrOutcomeUnknown, err)
 		}
 		if end.Exited {
 			return end, nil
 		}
 		select {
 		case <-ctx.Done():
-			return end, fmt.Errorf("%w: %w", hypervisor.ErrGoesOn, ctx.Err())
+			return end, fmt.Errorf("%w: %w", hypervisor.ErrOutcomeUnknown, ctx.Err())
 		case <-time.After(wait):
 			wait = min(2*wait, maxExecPoll)
 		}
@@ -94,16 +94,16 @@ func (e execEnd) output() fleet.GuestOutput {
 	out := fleet.GuestOutput{ExitCode: e.Code, Signal: e.Signal}
 	// output that is not valid base64 is decoded up to the first invalid byte
 	text, _ := base64.StdEncoding.DecodeString(e.Out)
-	out.Stdout, out.StdoutCut = hypervisor.GuestWords(text, e.OutMore)
+	out.Stdout, out.StdoutCut = hypervisor.FormatProgramOutput(text, e.OutMore)
 	text, _ = base64.StdEncoding.DecodeString(e.Err)
-	out.Stderr, out.StderrCut = hypervisor.GuestWords(text, e.ErrMore)
+	out.Stderr, out.StderrCut = hypervisor.FormatProgramOutput(text, e.ErrMore)
 	return out
 }
 
 // execs records the running programs of health checks, so that no check starts a second program beside a hanging one.
 type execs struct {
 	mu   sync.Mutex
-	left map[execKey]execRun
+	programs map[execKey]execRun
 }
 
 type execKey struct {
@@ -118,10 +118,10 @@ type execRun struct {
 }
 
 // keepOnly removes the programs of VMs that are not in all, and of earlier runs.
-func (e *execs) keepOnly(all []sighted) {
+func (e *execs) keepOnly(all []observedDomain) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.left) == 0 {
+	if len(e.programs) == 0 {
 		return
 	}
 	runs := make(map[fleet.VMID]int32, len(all))
@@ -130,9 +130,9 @@ func (e *execs) keepOnly(all []sighted) {
 			runs[s.id] = s.ref.ID
 		}
 	}
-	for key, was := range e.left {
+	for key, was := range e.programs {
 		if runs[key.id] != was.run {
-			delete(e.left, key)
+			delete(e.programs, key)
 		}
 	}
 }
@@ -140,50 +140,50 @@ func (e *execs) keepOnly(all []sighted) {
 func (e *execs) get(key execKey) (execRun, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	was, ok := e.left[key]
+	was, ok := e.programs[key]
 	return was, ok
 }
 
 func (e *execs) set(key execKey, run execRun) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.left == nil {
-		e.left = map[execKey]execRun{}
+	if e.programs == nil {
+		e.programs = map[execKey]execRun{}
 	}
-	e.left[key] = run
+	e.programs[key] = run
 }
 
 func (e *execs) drop(key execKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.left, key)
+	delete(e.programs, key)
 }
 
 // check runs the program of a health check. It fails if the previous run of the program has not ended.
-func (e *execs) check(ctx context.Context, ask guestAsk, s sighted, check fleet.HealthCheck) (hypervisor.Sign, error) {
+func (e *execs) runCheck(ctx context.Context, ask agentCaller, s observedDomain, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
 	key := execKey{s.id, check}
 	if was, ok := e.get(key); ok && was.run == s.ref.ID {
-		end, err := askGuestFor[execEnd](ask, guestWait, mostExecAnswer, "guest-exec-status", map[string]any{"pid": was.pid})
+		end, err := callAgentLimited[execEnd](ask, guestWait, maxExecAnswer, "guest-exec-status", map[string]any{"pid": was.pid})
 		switch {
-		case errors.Is(err, errSilent):
-			return hypervisor.Sign{}, errSilent
+		case errors.Is(err, errNoAgentAnswer):
+			return hypervisor.CheckResult{}, errNoAgentAnswer
 		case err == nil && !end.Exited:
-			return hypervisor.Sign{}, errors.New("the program of the previous check still runs")
+			return hypervisor.CheckResult{}, errors.New("the program of the previous check still runs")
 		}
 		e.drop(key) // the program has ended, or the agent lost it in a restart
 	}
-	pid, err := beginInGuest(ask, check.Order())
+	pid, err := startGuestProgram(ask, check.GuestProgram())
 	if err != nil {
-		return hypervisor.Sign{}, err
+		return hypervisor.CheckResult{}, err
 	}
 	e.set(key, execRun{s.ref.ID, pid})
-	end, err := untilEnded(ctx, ask, pid)
+	end, err := waitGuestProgram(ctx, ask, pid)
 	if err != nil {
-		return hypervisor.Sign{}, err
+		return hypervisor.CheckResult{}, err
 	}
 	e.drop(key)
-	if err := hypervisor.Ended(end.output()); err != nil {
-		return hypervisor.Sign{}, err
+	if err := hypervisor.ProgramError(end.output()); err != nil {
+		return hypervisor.CheckResult{}, err
 	}
-	return hypervisor.Sign{Said: "The program ended with exit code 0."}, nil
+	return hypervisor.CheckResult{Text: "The program ended with exit code 0."}, nil
 }

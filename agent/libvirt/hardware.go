@@ -17,14 +17,14 @@ type hardware struct {
 	cpus      int
 	memoryMiB int
 	max       struct{ cpus, memoryMiB int } // limits of hot-plug; 0: none
-	leastCPUs int                           // minimum vCPUs with hot-unplug; 0: no vCPU can be unplugged
+	minCPUs int                           // minimum vCPUs with hot-unplug; 0: no vCPU can be unplugged
 	modules   []fleet.Module                // memory modules that Quantix hot-plugged
 	firmware  fleet.Firmware
 	disks     []drive // by target
 	nics      []nic   // in the definition's order
 	iso       string  // path of the first CD-ROM's medium
 	files     []string
-	held      []held
+	diskFiles      []diskFile
 	parts     fleet.VMSpec // only the fields in the list parts
 	seed      string       // path of the first-boot seed
 }
@@ -56,12 +56,12 @@ func nicFrom(n *libvirtxml.DomainInterface) nic {
 
 func hardwareOf(x *libvirtxml.Domain) hardware {
 	h := hardware{cpus: cpusOf(x), memoryMiB: int(memoryKiB(x) / 1024), firmware: firmwareOf(x)}
-	h.max.cpus, h.max.memoryMiB = moreCPUs(x), moreMemory(x)
+	h.max.cpus, h.max.memoryMiB = maxHotPlugCPUs(x), maxHotPlugMemory(x)
 	if x.Devices == nil {
 		return h
 	}
 	readParts(x, &h.parts, nil)
-	h.leastCPUs = leastCPUs(x)
+	h.minCPUs = minHotPlugCPUs(x)
 	h.modules, _, _ = modulesOf(x)
 	h.seed = seedOf(x)
 	for i := range x.Devices.Disks {
@@ -70,15 +70,15 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 		if path != "" {
 			h.files = append(h.files, path)
 		}
-		h.held = append(h.held, heldBy(d)...)
+		h.diskFiles = append(h.diskFiles, diskFilesOf(d)...)
 		switch {
 		// the spec does not list these drives as disks
-		case aliasOf(d.Alias) == aliasFirstBoot, isOurs(d.Alias, aliasDrive), physicalOf(d) != "":
+		case aliasOf(d.Alias) == aliasFirstBoot, hasAliasPrefix(d.Alias, aliasDrive), physicalOf(d) != "":
 		case d.Device == "cdrom" && h.iso == "":
 			h.iso = path
 		case d.Device == "disk" || d.Device == "" || d.Device == "lun":
 			one := drive{target: targetOf(d), path: path, fields: fleet.FieldsXML(fleet.DiskFields, readDisk(*d, fleet.Disk{}))}
-			if isOurs(d.Alias, aliasDisk) {
+			if hasAliasPrefix(d.Alias, aliasDisk) {
 				one.alias = aliasOf(d.Alias)
 			}
 			h.disks = append(h.disks, one)
@@ -113,7 +113,7 @@ func nextBoot(live, kept hardware) []string {
 		}
 	}
 	for _, f := range partFields { // a change of any part affects the guest
-		same := f.Like(&live.parts, &kept.parts)
+		same := f.SameValue(&live.parts, &kept.parts)
 		switch f.Name {
 		case "memory.balloonMiB": // the balloon of a running guest changes without a job
 			same = true
@@ -142,7 +142,7 @@ var partFields = func() (out []fleet.VMField) {
 }()
 
 // keptFields are the spec's fields that a definition has only in Quantix's metadata.
-var keptFields = slices.DeleteFunc(slices.Clone(fleet.Parts()), func(f fleet.Field[fleet.VMSpec]) bool {
+var metadataFields = slices.DeleteFunc(slices.Clone(fleet.OptionalFields()), func(f fleet.Field[fleet.VMSpec]) bool {
 	return slices.ContainsFunc(parts, func(p part) bool { return p.field == f.Name })
 })
 

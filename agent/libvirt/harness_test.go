@@ -76,7 +76,7 @@ func dropSeeds(t *testing.T, id fleet.VMID) {
 var seedEntry = regexp.MustCompile(`(?s)<sysinfo type='fwcfg'>.*?</sysinfo>`)
 
 // takeSeed removes the first-boot seed from the definition, as virsh edit does.
-func takeSeed(t *testing.T, id string) {
+func removeDefinedSeed(t *testing.T, id string) {
 	t.Helper()
 	text := virsh(t, "dumpxml", id, "--inactive")
 	after := seedEntry.ReplaceAllString(text, "")
@@ -126,7 +126,7 @@ func endServer(t *testing.T, name string) {
 }
 
 // foreignNetwork defines and starts a network as virsh does.
-func foreignNetwork(t *testing.T, name string) {
+func defineUnmanagedNetwork(t *testing.T, name string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "network.xml")
 	if err := os.WriteFile(file, []byte("<network><name>"+strings.ReplaceAll(name, "&", "&amp;")+"</name></network>"), 0o600); err != nil {
@@ -139,7 +139,7 @@ func foreignNetwork(t *testing.T, name string) {
 }
 
 // foreignPool defines and starts a pool as virsh does, without autostart.
-func foreignPool(t *testing.T, name, path string) {
+func defineUnmanagedPool(t *testing.T, name, path string) {
 	t.Helper()
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func portGroups(t *testing.T, name string) (out []string) {
 	return out
 }
 
-func sh(t *testing.T, command string, args ...string) string {
+func runOutput(t *testing.T, command string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(command, args...).CombinedOutput()
 	if err != nil {
@@ -212,11 +212,11 @@ var fetcher = func() *fetch.Client {
 	defer s.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
-	return fetch.New(fetch.Settings{From: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: roots})
+	return fetch.New(fetch.Settings{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: roots})
 }()
 
 // sums serves a file of checksums over TLS and returns the file's URL.
-func sums(t *testing.T, text string) string {
+func serveChecksums(t *testing.T, text string) string {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
 	t.Cleanup(s.Close)
@@ -229,17 +229,17 @@ func sumOf(text []byte) string {
 }
 
 // serve serves the content over HTTP and returns a download request. The request has the checksum that HTTP requires.
-func serve(t *testing.T, text []byte) fleet.VolumeOrder {
+func serveImage(t *testing.T, text []byte) fleet.VolumeParams {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
 	}))
 	t.Cleanup(s.Close)
-	return fleet.VolumeOrder{URL: s.URL + "/image", Checksum: sumOf(text)}
+	return fleet.VolumeParams{URL: s.URL + "/image", Checksum: sumOf(text)}
 }
 
 // made returns the image that qemu-img creates with the arguments. FILE in an argument is the path of the image.
-func made(t *testing.T, args ...string) []byte {
+func createdImage(t *testing.T, args ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image")
 	for i, a := range args {
@@ -249,20 +249,20 @@ func made(t *testing.T, args ...string) []byte {
 	return must(os.ReadFile(path))
 }
 
-func remote(t *testing.T, what conformance.Remote) (url, checksum string) {
+func remoteImage(t *testing.T, what conformance.Remote) (url, checksum string) {
 	t.Helper()
-	var o fleet.VolumeOrder
+	var o fleet.VolumeParams
 	switch what {
 	case conformance.RemoteQcow2, conformance.RemoteWrong:
-		o = serve(t, made(t, "-f", "qcow2", "FILE", "4M"))
+		o = serveImage(t, createdImage(t, "-f", "qcow2", "FILE", "4M"))
 	case conformance.RemoteSums, conformance.RemoteNoSum, conformance.RemoteNoFile:
-		o = serve(t, made(t, "-f", "qcow2", "FILE", "4M"))
+		o = serveImage(t, createdImage(t, "-f", "qcow2", "FILE", "4M"))
 		digits := strings.TrimPrefix(o.Checksum, "sha512:")
 		switch what {
 		case conformance.RemoteSums:
-			return o.URL, sums(t, digits+"  image\n")
+			return o.URL, serveChecksums(t, digits+"  image\n")
 		case conformance.RemoteNoSum:
-			return o.URL, sums(t, digits+"  other\n")
+			return o.URL, serveChecksums(t, digits+"  other\n")
 		}
 		s := httptest.NewTLSServer(nil)
 		s.Close()
@@ -270,13 +270,13 @@ func remote(t *testing.T, what conformance.Remote) (url, checksum string) {
 	case conformance.RemoteISO:
 		path := filepath.Join(t.TempDir(), "iso")
 		disc(t, path, 1<<20)
-		o = serve(t, must(os.ReadFile(path)))
+		o = serveImage(t, must(os.ReadFile(path)))
 	case conformance.RemotePage:
-		o = serve(t, []byte("<!DOCTYPE html><title>Not found</title>"))
+		o = serveImage(t, []byte("<!DOCTYPE html><title>Not found</title>"))
 	case conformance.RemoteGone:
 		s := httptest.NewServer(nil)
 		s.Close()
-		o = fleet.VolumeOrder{URL: s.URL, Checksum: sumOf(nil)}
+		o = fleet.VolumeParams{URL: s.URL, Checksum: sumOf(nil)}
 	case conformance.RemoteStuck:
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "10000000")
@@ -285,7 +285,7 @@ func remote(t *testing.T, what conformance.Remote) (url, checksum string) {
 			<-r.Context().Done()
 		}))
 		t.Cleanup(s.Close)
-		o = fleet.VolumeOrder{URL: s.URL, Checksum: sumOf(nil)}
+		o = fleet.VolumeParams{URL: s.URL, Checksum: sumOf(nil)}
 	}
 	if what == conformance.RemoteWrong {
 		o.Checksum = sumOf(nil)

@@ -23,7 +23,7 @@ const (
 )
 
 func isHostDevice(d libvirtxml.DomainHostdev) bool {
-	return slices.ContainsFunc([]string{aliasHostdev, aliasUSBPort, aliasMdev}, func(prefix string) bool { return isOurs(d.Alias, prefix) })
+	return slices.ContainsFunc([]string{aliasHostdev, aliasUSBPort, aliasMdev}, func(prefix string) bool { return hasAliasPrefix(d.Alias, prefix) })
 }
 
 func writeHostDevices(x *libvirtxml.Domain, s fleet.VMSpec) {
@@ -41,7 +41,7 @@ func writeHostDevices(x *libvirtxml.Domain, s fleet.VMSpec) {
 // newHostDevice returns the definition of the named device. libvirt detaches a managed device from its host driver at
 // the guest's start, and reattaches the device after the guest's end.
 func newHostDevice(vm, name string) libvirtxml.DomainHostdev {
-	out := libvirtxml.DomainHostdev{Managed: "yes", Alias: &libvirtxml.DomainAlias{Name: aliasHostdev + hashed(name)}}
+	out := libvirtxml.DomainHostdev{Managed: "yes", Alias: &libvirtxml.DomainAlias{Name: aliasHostdev + aliasHash(name)}}
 	hexed := func(text string) *uint {
 		n, _ := strconv.ParseUint(text, 16, 32) // the format was validated before
 		v := uint(n)
@@ -85,17 +85,17 @@ func setUSB(d *libvirtxml.DomainHostdev, is machine.USBDevice) (changed bool) {
 }
 
 func usbSource(s libvirtxml.DomainHostdevSubsysUSBSource) string {
-	a, v, p := copyOf(s.Address), copyOf(s.Vendor), copyOf(s.Product)
-	return fmt.Sprintln(*copyOf(a.Bus), *copyOf(a.Device), v.ID, p.ID)
+	a, v, p := copyOrZero(s.Address), copyOrZero(s.Vendor), copyOrZero(s.Product)
+	return fmt.Sprintln(*copyOrZero(a.Bus), *copyOrZero(a.Device), v.ID, p.ID)
 }
 
 // deviceOf returns the device's name in a spec, or "".
 func deviceOf(d libvirtxml.DomainHostdev) string {
-	num := func(p *uint) uint { return *copyOf(p) }
+	num := func(p *uint) uint { return *copyOrZero(p) }
 	switch {
-	case isOurs(d.Alias, aliasUSBPort) && d.SubsysUSB != nil:
+	case hasAliasPrefix(d.Alias, aliasUSBPort) && d.SubsysUSB != nil:
 		return "usb-port/" + strings.ReplaceAll(strings.TrimPrefix(aliasOf(d.Alias), aliasUSBPort), "_", ".")
-	case isOurs(d.Alias, aliasMdev) && d.SubsysMDev != nil:
+	case hasAliasPrefix(d.Alias, aliasMdev) && d.SubsysMDev != nil:
 		return "mdev/" + strings.TrimPrefix(aliasOf(d.Alias), aliasMdev)
 	case d.SubsysPCI != nil && d.SubsysPCI.Source != nil && d.SubsysPCI.Source.Address != nil:
 		a := d.SubsysPCI.Source.Address
@@ -124,13 +124,13 @@ func readHostDevices(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 // readyDevices prepares the host devices of a definition for the guest's start. It looks up the devices at USB ports,
 // creates missing mediated devices, and removes those that the definition no longer has. changed reports whether the
 // definition changed.
-func (b *Backend) readyDevices(x *libvirtxml.Domain) (changed bool, err error) {
-	if err := b.keepMdevs(x); err != nil {
+func (b *Backend) prepareHostDevices(x *libvirtxml.Domain) (changed bool, err error) {
+	if err := b.removeOtherMdevs(x); err != nil {
 		return false, err
 	}
 	for i := range x.Devices.Hostdevs {
 		if isHostDevice(x.Devices.Hostdevs[i]) {
-			found, err := b.readyDevice(x.UUID, &x.Devices.Hostdevs[i])
+			found, err := b.prepareHostDevice(x.UUID, &x.Devices.Hostdevs[i])
 			if err != nil {
 				return false, err
 			}
@@ -141,12 +141,12 @@ func (b *Backend) readyDevices(x *libvirtxml.Domain) (changed bool, err error) {
 }
 
 // readyDevice prepares one device. changed reports whether the definition now names another device.
-func (b *Backend) readyDevice(vm string, d *libvirtxml.DomainHostdev) (changed bool, err error) {
+func (b *Backend) prepareHostDevice(vm string, d *libvirtxml.DomainHostdev) (changed bool, err error) {
 	name := deviceOf(*d)
 	if port, ok := strings.CutPrefix(name, "usb-port/"); ok {
 		is, err := b.devices.USBAt(port)
 		if errors.Is(err, machine.ErrNothingPlugged) {
-			return false, hypervisor.NothingPlugged(port, hostname())
+			return false, hypervisor.RefuseEmptyUSBPort(port, hostname())
 		}
 		if err != nil {
 			return false, err
@@ -157,9 +157,9 @@ func (b *Backend) readyDevice(vm string, d *libvirtxml.DomainHostdev) (changed b
 	if !ok {
 		return false, nil
 	}
-	err = b.devices.MakeMdev(vm, kind)
+	err = b.devices.CreateMdev(vm, kind)
 	if errors.Is(err, machine.ErrNoneFree) {
-		return false, hypervisor.NoMdevFree(kind, hostname())
+		return false, hypervisor.RefuseMdev(kind, hostname())
 	}
 	if err != nil {
 		return false, fmt.Errorf("create a mediated device of the type %s: %w", kind, err)
@@ -168,7 +168,7 @@ func (b *Backend) readyDevice(vm string, d *libvirtxml.DomainHostdev) (changed b
 }
 
 // keepMdevs removes the VM's mediated devices whose type is in none of the VM's definitions.
-func (b *Backend) keepMdevs(all ...*libvirtxml.Domain) error {
+func (b *Backend) removeOtherMdevs(all ...*libvirtxml.Domain) error {
 	var kinds []string
 	for _, x := range all {
 		for _, d := range x.Devices.Hostdevs {
@@ -177,5 +177,5 @@ func (b *Backend) keepMdevs(all ...*libvirtxml.Domain) error {
 			}
 		}
 	}
-	return b.devices.KeepMdevs(all[0].UUID, kinds...)
+	return b.devices.RemoveMdevsExcept(all[0].UUID, kinds...)
 }

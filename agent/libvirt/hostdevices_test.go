@@ -16,18 +16,18 @@ import (
 )
 
 // recorded is an agent with a fake /sys, because the test kernel has no devices to pass through.
-type recorded struct {
+type fakeSysAgent struct {
 	fixture
 	root string
 }
 
-func newRecorded(t *testing.T) recorded {
+func newRecorded(t *testing.T) fakeSysAgent {
 	t.Helper()
 	needHost(t)
-	r := recorded{root: t.TempDir()}
+	r := fakeSysAgent{root: t.TempDir()}
 	r.fixture.t = t
-	r.put(mdevKind+"available_instances", "2\n")
-	r.put(mdevKind+"create", "")
+	r.writeSys(mdevKind+"available_instances", "2\n")
+	r.writeSys(mdevKind+"create", "")
 	b, err := libvirt.Open(t.Context(), libvirt.Options{
 		Socket: libvirt.DefaultSocket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Roots: roots, Book: book, Devices: hardware.Devices{Root: r.root},
 	})
@@ -41,7 +41,7 @@ func newRecorded(t *testing.T) recorded {
 
 const mdevKind = "class/mdev_bus/0000:41:00.0/mdev_supported_types/nvidia-63/"
 
-func (r recorded) put(file, text string) {
+func (r fakeSysAgent) writeSys(file, text string) {
 	r.t.Helper()
 	path := filepath.Join(r.root, "sys", file)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -52,26 +52,26 @@ func (r recorded) put(file, text string) {
 	}
 }
 
-func (r recorded) read(file string) string {
+func (r fakeSysAgent) read(file string) string {
 	text, _ := os.ReadFile(filepath.Join(r.root, "sys", file))
 	return string(text)
 }
 
 // plugIn adds a device at USB port 250-2.3.
-func (r recorded) plugIn(number string) {
+func (r fakeSysAgent) plugIn(number string) {
 	for file, text := range map[string]string{"busnum": "250", "devnum": number, "idVendor": "046d", "idProduct": "c52b", "bDeviceClass": "00"} {
-		r.put("bus/usb/devices/250-2.3/"+file, text+"\n")
+		r.writeSys("bus/usb/devices/250-2.3/"+file, text+"\n")
 	}
 }
 
 // made changes the fake /sys as the kernel does after the creation of a mediated device.
-func (r recorded) made(id string) {
+func (r fakeSysAgent) addMdev(id string) {
 	r.t.Helper()
-	r.put("bus/mdev/devices/"+id+"/remove", "")
+	r.writeSys("bus/mdev/devices/"+id+"/remove", "")
 	if err := os.Symlink("../mdev_supported_types/nvidia-63", filepath.Join(r.root, "sys/bus/mdev/devices", id, "mdev_type")); err != nil {
 		r.t.Fatal(err)
 	}
-	r.put(mdevKind+"create", "")
+	r.writeSys(mdevKind+"create", "")
 }
 
 // The agent looks up USB devices and creates mediated devices at the guest's start, and removes mediated devices with
@@ -113,7 +113,7 @@ func TestStartResolvesHostDevices(t *testing.T) {
 	if written := f.read(mdevKind + "create"); err == nil || written != id || !strings.Contains(strings.ToLower(err.Error()), "mediated") {
 		t.Errorf("the kernel got the request for %q, and libvirt's error is: %v", written, err)
 	}
-	f.made(id)
+	f.addMdev(id)
 	removed := func() bool { return f.read("bus/mdev/devices/"+id+"/remove") == "1" }
 	if err := f.StartVM(t.Context(), vm.ID); err == nil {
 		t.Error("started with a missing device")
@@ -127,7 +127,7 @@ func TestStartResolvesHostDevices(t *testing.T) {
 	if !removed() {
 		t.Error("the detached device still exists")
 	}
-	f.put("bus/mdev/devices/"+id+"/remove", "")
+	f.writeSys("bus/mdev/devices/"+id+"/remove", "")
 	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
 	if !removed() {
 		t.Error("the device still exists after the deletion of the VM")
@@ -145,7 +145,7 @@ func TestHotPlugResolvesHostDevices(t *testing.T) {
 	give := func(device string) error {
 		vm.Generation++
 		vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: device}}
-		return f.ApplyVM(t.Context(), order(vm, f.pool))
+		return f.ApplyVM(t.Context(), applyJob(vm, f.pool))
 	}
 	id := hardware.MdevID(string(vm.ID), "nvidia-63")
 	for _, c := range []struct {
@@ -160,7 +160,7 @@ func TestHotPlugResolvesHostDevices(t *testing.T) {
 		{"mdev/nvidia-63", "mediated", func() {}},
 	} {
 		c.before()
-		for _, err := range []error{give(c.device), f.ApplyVM(t.Context(), order(vm, f.pool))} {
+		for _, err := range []error{give(c.device), f.ApplyVM(t.Context(), applyJob(vm, f.pool))} {
 			if err == nil || !strings.Contains(strings.ToLower(err.Error()), c.want) {
 				t.Errorf("%s: %v, want %q", c.device, err, c.want)
 			}
@@ -173,7 +173,7 @@ func TestHotPlugResolvesHostDevices(t *testing.T) {
 	if written := f.read(mdevKind + "create"); written != id {
 		t.Errorf("the kernel got the request for %q", written)
 	}
-	f.made(id)
+	f.addMdev(id)
 	vm.Generation++
 	vm.Spec.HostDevices = nil
 	f.apply(vm)

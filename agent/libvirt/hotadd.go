@@ -10,7 +10,7 @@ import (
 )
 
 // moreCPUs returns the domain's maximum number of vCPUs, or 0 if the domain already has that number.
-func moreCPUs(x *libvirtxml.Domain) int {
+func maxHotPlugCPUs(x *libvirtxml.Domain) int {
 	if x.VCPU == nil || cpusOf(x) >= int(x.VCPU.Value) {
 		return 0
 	}
@@ -19,10 +19,10 @@ func moreCPUs(x *libvirtxml.Domain) int {
 
 // takesCPUs reports whether a running guest supports vCPU hot-plug. With secure boot the firmware adds a vCPU in system
 // management mode. Without KVM the emulated processor never leaves that mode, and the guest hangs.
-func takesCPUs(accelerator string, secureBoot bool) bool { return accelerator == "kvm" || !secureBoot }
+func supportsCPUHotPlug(accelerator string, secureBoot bool) bool { return accelerator == "kvm" || !secureBoot }
 
 // moreMemory returns the domain's maximum memory with hot-plug in MiB, or 0 if the domain has no maximum.
-func moreMemory(x *libvirtxml.Domain) int {
+func maxHotPlugMemory(x *libvirtxml.Domain) int {
 	if x.MaximumMemory == nil {
 		return 0
 	}
@@ -38,11 +38,11 @@ func writeMaxMemory(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if x.MaximumMemory = nil; s.Memory.MaxMiB > 0 {
 		x.MaximumMemory = &libvirtxml.DomainMaxMemory{Value: uint(s.Memory.MaxMiB) * 1024, Unit: "KiB", Slots: fleet.MaxModules}
 	}
-	oneNode(x)
+	fitSingleNode(x)
 }
 
 // oneNode adds the single NUMA node that memory hot-plug requires, and removes it if the guest has no maximum memory.
-func oneNode(x *libvirtxml.Domain) {
+func fitSingleNode(x *libvirtxml.Domain) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
 	}

@@ -33,7 +33,7 @@ func modulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, othe
 	others = map[int]int{}
 	for _, d := range x.Devices.Memorydevs {
 		switch m, ok := moduleOf(d); {
-		case ok && isOurs(d.Alias, aliasModule):
+		case ok && hasAliasPrefix(d.Alias, aliasModule):
 			all, aliases = append(all, m), append(aliases, aliasOf(d.Alias))
 		case ok:
 			others[m.NUMANode] += m.MiB
@@ -65,12 +65,12 @@ func surplusMemory(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []plug
 			return nil
 		}
 	}
-	which, ok := fleet.GivenBack(all, less)
+	which, ok := fleet.ModulesToUnplug(all, less)
 	if !ok {
 		return nil
 	}
 	for _, i := range which {
-		out = append(out, pluggable{field: "memoryMiB", what: fmt.Sprintf("%d MiB of memory", all[i].MiB), alias: aliases[i]})
+		out = append(out, pluggable{field: "memoryMiB", label: fmt.Sprintf("%d MiB of memory", all[i].MiB), alias: aliases[i]})
 	}
 	return out
 }
@@ -78,7 +78,7 @@ func surplusMemory(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []plug
 // addMemory hot-plugs the missing memory of each NUMA node. Without a free slot the memory waits for the next start.
 func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	want, has := memoryKiB(kept), memoryKiB(live)
-	if want <= has || int(want/1024) > moreMemory(live) || (want-has)%(fleet.MemoryStep*1024) != 0 {
+	if want <= has || int(want/1024) > maxHotPlugMemory(live) || (want-has)%(fleet.MemoryStep*1024) != 0 {
 		return nil
 	}
 	more := []int{int((want - has) / 1024)}
@@ -111,7 +111,7 @@ func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, li
 			return err
 		}
 		err = a.attachText(ctx, ref, text)
-		if err != nil && answered(err) && strings.Contains(err.Error(), "no free memory device slot") {
+		if err != nil && isLibvirtError(err) && strings.Contains(err.Error(), "no free memory device slot") {
 			return nil
 		}
 		if err != nil {
@@ -123,7 +123,7 @@ func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, li
 
 // leastCPUs returns the minimum vCPUs of a running guest, because vCPUs present at the guest's start cannot be
 // unplugged. It returns 0 if no vCPU can be unplugged, as without KVM: an emulated guest fails when it loses a vCPU.
-func leastCPUs(x *libvirtxml.Domain) int {
+func minHotPlugCPUs(x *libvirtxml.Domain) int {
 	if x.Type != "kvm" || x.VCPUs == nil {
 		return 0
 	}
@@ -146,14 +146,14 @@ func leastCPUs(x *libvirtxml.Domain) int {
 // surplusCPUs returns the vCPUs to unplug, so that the guest has the number of its next start, or none if impossible.
 func surplusCPUs(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	want, has := cpusOf(kept), cpusOf(live)
-	if want != spec.CPUs || want >= has || want < cmp.Or(leastCPUs(live), has) {
+	if want != spec.CPUs || want >= has || want < cmp.Or(minHotPlugCPUs(live), has) {
 		return nil
 	}
 	label := fmt.Sprintf("%d vCPUs", has-want)
 	if has-want == 1 {
 		label = "1 vCPU"
 	}
-	return []pluggable{{field: "cpus", what: label, unplug: func(l *golibvirt.Libvirt, ref golibvirt.Domain) error {
+	return []pluggable{{field: "cpus", label: label, unplug: func(l *golibvirt.Libvirt, ref golibvirt.Domain) error {
 		return l.DomainSetVcpusFlags(ref, uint32(want), uint32(golibvirt.DomainVCPULive))
 	}}}
 }

@@ -21,9 +21,9 @@ const sparePorts = 4
 // The agent repeats an unplug request after unplugRetry, because a booting guest ignores requests. The limit is short,
 // because other jobs wait.
 const (
-	letGoLimit  = 6 * time.Second
+	unplugLimit  = 6 * time.Second
 	unplugRetry = 2 * time.Second
-	lookPeriod  = 200 * time.Millisecond
+	unplugPoll  = 200 * time.Millisecond
 )
 
 // addPorts adds root ports to a q35 definition: one for each device that needs a port, and spare ports for hot-plug.
@@ -58,16 +58,16 @@ func addPorts(x *libvirtxml.Domain) {
 // pluggable is a device that a running guest can gain and lose.
 type pluggable struct {
 	field string // field of the spec
-	what  string // label for people
+	label  string // label for people
 	alias string
 	// path identifies a disk, because a migrated disk has its old alias until the guest's next start
 	path   string
 	wanted bool                                               // whether the spec has the device
-	text   func(at *libvirtxml.DomainAddress) (string, error) // device XML for that address; nil: any address
-	at     *libvirtxml.DomainAddress
+	deviceXML   func(at *libvirtxml.DomainAddress) (string, error) // device XML for that address; nil: any address
+	address     *libvirtxml.DomainAddress
 	usb    bool // needs a USB controller
 	// ready prepares the device before the attach; nil: nothing to prepare
-	ready  func(context.Context, *applying) error
+	prepare  func(context.Context, *applying) error
 	unplug func(*golibvirt.Libvirt, golibvirt.Domain) error // requests the unplug; nil: by alias
 }
 
@@ -75,26 +75,26 @@ type pluggable struct {
 func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	var out []pluggable
 	for _, n := range x.Devices.Interfaces {
-		if isOurs(n.Alias, aliasNIC) {
-			out = append(out, pluggable{field: "nics", what: "NIC " + macOf(&n), alias: aliasOf(n.Alias), wanted: hasNIC(spec.NICs, n), text: func(at *libvirtxml.DomainAddress) (string, error) {
+		if hasAliasPrefix(n.Alias, aliasNIC) {
+			out = append(out, pluggable{field: "nics", label: "NIC " + macOf(&n), alias: aliasOf(n.Alias), wanted: hasNIC(spec.NICs, n), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 				n.Address = at
 				return n.Marshal()
-			}, at: n.Address})
+			}, address: n.Address})
 		}
 	}
 	for _, d := range x.Devices.Disks {
-		p := pluggable{field: "disks", alias: aliasOf(d.Alias), path: pathOf(&d), text: func(at *libvirtxml.DomainAddress) (string, error) {
+		p := pluggable{field: "disks", alias: aliasOf(d.Alias), path: pathOf(&d), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 			d.Address = at
 			return d.Marshal()
-		}, at: d.Address, usb: d.Target != nil && d.Target.Bus == "usb"}
+		}, address: d.Address, usb: d.Target != nil && d.Target.Bus == "usb"}
 		switch name := physicalOf(&d); {
 		case name != "":
-			p.field, p.what, p.wanted = "hostDevices", name, hasDevice(spec.HostDevices, name)
-			p.ready = func(ctx context.Context, a *applying) error {
-				return a.physicalsFree(ctx, a.c, a.in.VM.ID, []fleet.VMHostDevice{{Device: name}}, true)
+			p.field, p.label, p.wanted = "hostDevices", name, hasDevice(spec.HostDevices, name)
+			p.prepare = func(ctx context.Context, a *applying) error {
+				return a.checkPhysicalsFree(ctx, a.c, a.in.VM.ID, []fleet.VMHostDevice{{Device: name}}, true)
 			}
-		case isOurs(d.Alias, aliasDisk) && d.Target != nil && readDisk(d, fleet.Disk{}).Plugs():
-			p.what = fmt.Sprintf("disk %s (%s)", targetOf(&d), path.Base(pathOf(&d)))
+		case hasAliasPrefix(d.Alias, aliasDisk) && d.Target != nil && readDisk(d, fleet.Disk{}).HotPlugs():
+			p.label = fmt.Sprintf("disk %s (%s)", targetOf(&d), path.Base(pathOf(&d)))
 			p.wanted = slices.ContainsFunc(spec.Disks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == p.alias })
 		default:
 			continue
@@ -103,11 +103,11 @@ func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	}
 	for _, d := range x.Devices.Hostdevs {
 		if name := deviceOf(d); isHostDevice(d) {
-			out = append(out, pluggable{field: "hostDevices", what: name, alias: aliasOf(d.Alias), wanted: hasDevice(spec.HostDevices, name), text: func(at *libvirtxml.DomainAddress) (string, error) {
+			out = append(out, pluggable{field: "hostDevices", label: name, alias: aliasOf(d.Alias), wanted: hasDevice(spec.HostDevices, name), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 				d.Address = at
 				return d.Marshal()
-			}, at: d.Address, usb: d.SubsysUSB != nil, ready: func(_ context.Context, a *applying) error {
-				_, err := a.readyDevice(x.UUID, &d)
+			}, address: d.Address, usb: d.SubsysUSB != nil, prepare: func(_ context.Context, a *applying) error {
+				_, err := a.prepareHostDevice(x.UUID, &d)
 				return err
 			}})
 		}
@@ -116,20 +116,20 @@ func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 }
 
 // has reports whether all contains the device p, by alias or path.
-func has(all []pluggable, p pluggable) bool {
+func hasPluggable(all []pluggable, p pluggable) bool {
 	return slices.ContainsFunc(all, func(o pluggable) bool { return o.alias == p.alias || p.path != "" && o.path == p.path })
 }
 
 // pendingUnplugs returns the managed devices that the running guest has and the definition of its next start lacks.
 func pendingUnplugs(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	stay := pluggables(kept, spec)
-	out := slices.DeleteFunc(pluggables(live, spec), func(p pluggable) bool { return p.wanted || has(stay, p) })
+	out := slices.DeleteFunc(pluggables(live, spec), func(p pluggable) bool { return p.wanted || hasPluggable(stay, p) })
 	return slices.Concat(out, surplusMemory(kept, live, spec), surplusCPUs(kept, live, spec))
 }
 
 func reportUnplugs(all []pluggable) (out []fleet.PendingUnplug) {
 	for _, p := range all {
-		out = append(out, fleet.PendingUnplug{Field: p.field, What: p.what})
+		out = append(out, fleet.PendingUnplug{Field: p.field, What: p.label})
 	}
 	return out
 }
@@ -137,7 +137,7 @@ func reportUnplugs(all []pluggable) (out []fleet.PendingUnplug) {
 // plug hot-plugs the devices that the edit adds and unplugs the devices that the definition no longer has. If the guest
 // has no slot for a device, or does not release one, the change waits for the next start and is reported. again marks
 // an edit that an earlier job applied, perhaps incompletely.
-func (a *applying) plug(ctx context.Context, guest sighted, plan hypervisor.Edit, again bool) error {
+func (a *applying) hotPlugChanges(ctx context.Context, guest observedDomain, plan hypervisor.Edit, again bool) error {
 	kept, err := readXML(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
 		return err
@@ -147,31 +147,31 @@ func (a *applying) plug(ctx context.Context, guest sighted, plan hypervisor.Edit
 		return err
 	}
 	tuned := plan
-	if again && (a.in.Reapply || a.in.Stamped < a.in.VM.Generation) { // the earlier attempt did not complete
-		tuned = plan.Whole(a.in.VM.Spec)
+	if again && (a.in.Reapply || a.in.AppliedGeneration < a.in.VM.Generation) { // the earlier attempt did not complete
+		tuned = plan.WithAllFields(a.in.VM.Spec)
 	}
 	if err := a.retune(ctx, guest.ref, tuned, kept, live); err != nil {
 		return err
 	}
 	there := pluggables(live, a.in.VM.Spec)
 	for _, p := range pluggables(kept, a.in.VM.Spec) {
-		if p.wanted && !has(there, p) && (again || adds(plan, p, guest.kept)) {
+		if p.wanted && !hasPluggable(there, p) && (again || addsDevice(plan, p, guest.persistent)) {
 			if err := a.attach(ctx, guest.ref, p, live); err != nil {
 				return err
 			}
 		}
 	}
-	if live, err = a.release(ctx, guest, kept, tuned.Has("cpus")); err != nil {
+	if live, err = a.unplugSurplus(ctx, guest, kept, tuned.Has("cpus")); err != nil {
 		return err
 	}
-	return a.keepMdevs(kept, live)
+	return a.removeOtherMdevs(kept, live)
 }
 
 // adds reports whether the edit gives the VM the device. was is the definition before the edit.
-func adds(plan hypervisor.Edit, p pluggable, was hardware) bool {
+func addsDevice(plan hypervisor.Edit, p pluggable, was hardware) bool {
 	return slices.ContainsFunc(plan.Disks, func(d fleet.Disk) bool { return diskAlias(d.Ref()) == p.alias }) ||
 		slices.ContainsFunc(plan.NICs, func(n fleet.NIC) bool { return nicAlias(n) == p.alias }) ||
-		p.field == "hostDevices" && plan.Has(p.field) && !hasDevice(was.parts.HostDevices, p.what)
+		p.field == "hostDevices" && plan.Has(p.field) && !hasDevice(was.parts.HostDevices, p.label)
 }
 
 // attach hot-plugs the device at the address that the device has at the next start, so that its name in the guest stays
@@ -183,35 +183,35 @@ func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable
 	if p.usb && !has("usb") {
 		return nil
 	}
-	if p.ready != nil {
-		if err := p.ready(ctx, a); err != nil {
+	if p.prepare != nil {
+		if err := p.prepare(ctx, a); err != nil {
 			return err
 		}
 	}
-	if drive := p.at != nil && p.at.Drive != nil; drive && !has("scsi") {
+	if drive := p.address != nil && p.address.Drive != nil; drive && !has("scsi") {
 		c := newSCSI()
 		text, err := c.Marshal()
 		if err != nil {
 			return err
 		}
 		if err := a.attachText(ctx, ref, text); err != nil {
-			return noRoom(err)
+			return ignoreNoSlot(err)
 		}
 	}
 	var err error
-	for _, at := range []*libvirtxml.DomainAddress{p.at, nil} {
-		text, bad := p.text(at)
+	for _, at := range []*libvirtxml.DomainAddress{p.address, nil} {
+		text, bad := p.deviceXML(at)
 		if bad != nil {
 			return bad
 		}
-		if err = a.attachText(ctx, ref, text); err == nil || !answered(err) {
+		if err = a.attachText(ctx, ref, text); err == nil || !isLibvirtError(err) {
 			return err
 		}
-		if none := deviceFree(err); none != err { //nolint:errorlint // deviceFree returns err itself unless a network has no free device
+		if none := translateNoFreeDevice(err); none != err { //nolint:errorlint // deviceFree returns err itself unless a network has no free device
 			return none
 		}
 	}
-	return noRoom(err)
+	return ignoreNoSlot(err)
 }
 
 func (a *applying) attachText(ctx context.Context, ref golibvirt.Domain, text string) error {
@@ -222,7 +222,7 @@ func (a *applying) attachText(ctx context.Context, ref golibvirt.Domain, text st
 
 // noRoom returns nil for an error about a missing slot, because the guest gets the device at its next start. It returns
 // other errors unchanged.
-func noRoom(err error) error {
+func ignoreNoSlot(err error) error {
 	if strings.Contains(err.Error(), "No more available PCI slots") || strings.Contains(err.Error(), "No free USB port") {
 		return nil
 	}
@@ -231,8 +231,8 @@ func noRoom(err error) error {
 
 // release requests the unplug of surplus devices until the guest has released them or letGoLimit has passed. It unplugs
 // vCPUs only if cpus is set. live is the running guest's definition afterwards.
-func (a *applying) release(ctx context.Context, guest sighted, kept *libvirtxml.Domain, cpus bool) (live *libvirtxml.Domain, err error) {
-	look := time.NewTicker(lookPeriod)
+func (a *applying) unplugSurplus(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain, cpus bool) (live *libvirtxml.Domain, err error) {
+	look := time.NewTicker(unplugPoll)
 	defer look.Stop()
 	began, requested := time.Now(), time.Time{}
 	for {
@@ -240,12 +240,12 @@ func (a *applying) release(ctx context.Context, guest sighted, kept *libvirtxml.
 			return nil, err
 		}
 		pending := slices.DeleteFunc(pendingUnplugs(kept, live, a.in.VM.Spec), func(p pluggable) bool { return p.field == "cpus" && !cpus })
-		if len(pending) == 0 || time.Since(began) > letGoLimit {
+		if len(pending) == 0 || time.Since(began) > unplugLimit {
 			return live, nil
 		}
 		if time.Since(requested) > unplugRetry {
 			requested = time.Now()
-			a.in.Progress(100, "waiting for the guest to release "+pending[0].what)
+			a.in.Progress(100, "waiting for the guest to release "+pending[0].label)
 			for _, p := range pending {
 				err := a.c.do(ctx, func(l *golibvirt.Libvirt) error {
 					if p.unplug != nil {
@@ -253,7 +253,7 @@ func (a *applying) release(ctx context.Context, guest sighted, kept *libvirtxml.
 					}
 					return l.DomainDetachDeviceAlias(guest.ref, p.alias, uint32(golibvirt.DomainDeviceModifyLive))
 				})
-				if err != nil && !answered(err) {
+				if err != nil && !isLibvirtError(err) {
 					return nil, err
 				}
 			}

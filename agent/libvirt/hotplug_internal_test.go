@@ -49,27 +49,27 @@ func TestHotPluggedHostDeviceIsResolvedAndAddressed(t *testing.T) {
 	}
 	all := pluggables(x, spec)
 	for _, p := range all {
-		if !p.wanted || p.field != "hostDevices" || len(want[p.what]) == 0 {
+		if !p.wanted || p.field != "hostDevices" || len(want[p.label]) == 0 {
 			t.Errorf("the hot-pluggable devices contain %+v", p)
 		}
 		// host disks need a running host: see the conformance suite
-		if p.ready != nil && !strings.HasPrefix(p.what, fleet.PhysicalDevice) {
-			if err := p.ready(t.Context(), a); err != nil {
-				t.Errorf("%s: %v", p.what, err)
+		if p.prepare != nil && !strings.HasPrefix(p.label, fleet.PhysicalDevice) {
+			if err := p.prepare(t.Context(), a); err != nil {
+				t.Errorf("%s: %v", p.label, err)
 			}
 		}
 		bus, zero := uint(5), uint(0)
-		text, err := p.text(&libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{Domain: &zero, Bus: &bus, Slot: &zero, Function: &zero}})
+		text, err := p.deviceXML(&libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{Domain: &zero, Bus: &bus, Slot: &zero, Function: &zero}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range want[p.what] {
+		for _, part := range want[p.label] {
 			if !strings.Contains(text, part) {
-				t.Errorf("%s is attached without %s:\n%s", p.what, part, text)
+				t.Errorf("%s is attached without %s:\n%s", p.label, part, text)
 			}
 		}
-		if bare, err := p.text(nil); err != nil || strings.Contains(bare, `<address type=`) {
-			t.Errorf("%s at any free address: %v\n%s", p.what, err, bare)
+		if bare, err := p.deviceXML(nil); err != nil || strings.Contains(bare, `<address type=`) {
+			t.Errorf("%s at any free address: %v\n%s", p.label, err, bare)
 		}
 	}
 	if len(all) != len(want) {
@@ -111,7 +111,7 @@ func TestSurplusCPUsAndMemoryAreUnplugged(t *testing.T) {
 	live := parse(guest)
 	emulated := parse(strings.Replace(guest, `"kvm"`, `"qemu"`, 1))
 	started := parse(regexp.MustCompile(`hotpluggable="yes"`).ReplaceAllString(guest, `hotpluggable="no"`))
-	if n := []int{leastCPUs(live), leastCPUs(emulated), leastCPUs(started), leastCPUs(parse(`<domain type="kvm"><vcpu>2</vcpu></domain>`))}; !slices.Equal(n, []int{1, 0, 0, 0}) {
+	if n := []int{minHotPlugCPUs(live), minHotPlugCPUs(emulated), minHotPlugCPUs(started), minHotPlugCPUs(parse(`<domain type="kvm"><vcpu>2</vcpu></domain>`))}; !slices.Equal(n, []int{1, 0, 0, 0}) {
 		t.Errorf("the guests have the minimum vCPUs %v", n)
 	}
 	if all, _, others := modulesOf(live); !slices.Equal(all, []fleet.Module{{MiB: 128}, {MiB: 192}}) || others[0] != 128 {

@@ -18,7 +18,7 @@ type fileID struct {
 }
 
 // identify returns the ID of the file at the path, or the zero value if it cannot be read.
-func identify(path string) fileID {
+func fileIDAt(path string) fileID {
 	info, err := os.Stat(path)
 	if err != nil {
 		return fileID{}
@@ -35,7 +35,7 @@ func chainOf(path string, opaque bool) []fileID {
 	var out []fileID
 	for todo := []reference{{path, opaque}}; len(todo) > 0 && len(out) < longestChain; todo = todo[1:] {
 		at := todo[0]
-		id := identify(at.path)
+		id := fileIDAt(at.path)
 		if id == (fileID{}) || slices.Contains(out, id) {
 			continue
 		}
@@ -51,20 +51,20 @@ func chainOf(path string, opaque bool) []fileID {
 type recency struct{ age, patience time.Duration }
 
 var (
-	recent = recency{20 * time.Second, time.Second} // for reports
+	reportRecency = recency{20 * time.Second, time.Second} // for reports
 	// for decisions: a file may have been moved, removed or replaced meanwhile
-	fresh = recency{0, lookPatience}
+	decisionRecency = recency{0, lookPatience}
 )
 
 // byDir caches facts about files. It reads each directory separately, so that hanging storage delays only its files.
-type byDir[T any] struct {
+type dirCache[T any] struct {
 	mu   sync.Mutex
 	dirs map[string]*watch[map[string]T]
 }
 
 // read returns the results of look by path. Cached results are used up to the age in how; hanging storage has no
 // result.
-func (d *byDir[T]) read(ctx context.Context, how recency, paths []string, look func(path string) T) map[string]T {
+func (d *dirCache[T]) read(ctx context.Context, how recency, paths []string, look func(path string) T) map[string]T {
 	in := map[string][]string{}
 	for _, p := range paths {
 		if filepath.IsAbs(p) {
@@ -88,7 +88,7 @@ func (d *byDir[T]) read(ctx context.Context, how recency, paths []string, look f
 	return found
 }
 
-func (d *byDir[T]) readDir(ctx context.Context, how recency, dir string, files []string, look func(path string) T) map[string]T {
+func (d *dirCache[T]) readDir(ctx context.Context, how recency, dir string, files []string, look func(path string) T) map[string]T {
 	d.mu.Lock()
 	w := d.dirs[dir]
 	if w == nil {
@@ -102,7 +102,7 @@ func (d *byDir[T]) readDir(ctx context.Context, how recency, dir string, files [
 	lacks := func(seen map[string]T) bool {
 		return slices.ContainsFunc(files, func(f string) bool { _, ok := seen[f]; return !ok })
 	}
-	if how.age == 0 || lacks(w.sight().value) {
+	if how.age == 0 || lacks(w.state().value) {
 		w.expire()
 	}
 	read := func() map[string]T {
@@ -126,18 +126,18 @@ func (d *byDir[T]) readDir(ctx context.Context, how recency, dir string, files [
 
 // keepOnly removes all directories without one of the paths. A directory with a hanging read stays, so that no second
 // read of the directory starts.
-func (d *byDir[T]) keepOnly(paths []string) {
+func (d *dirCache[T]) keepOnly(paths []string) {
 	dirs := map[string]bool{}
 	for _, p := range paths {
 		dirs[filepath.Dir(p)] = true
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]T]) bool { return !dirs[dir] && w.sight().late == 0 })
+	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]T]) bool { return !dirs[dir] && w.state().late == 0 })
 }
 
 // expire makes the next read of the directory refresh it.
-func (d *byDir[T]) expire(dir string) {
+func (d *dirCache[T]) expire(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if w := d.dirs[filepath.Clean(dir)]; w != nil {

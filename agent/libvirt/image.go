@@ -23,19 +23,19 @@ func readHeader(path string, follow bool) (header, error) { return readImage(pat
 func inspectImage(path string) (header, error) { return readImage(path, false, true) }
 
 func readImage(path string, follow, deep bool) (header, error) {
-	return onImage(path, follow, func(f *os.File, size int64) (image.Facts, error) { return image.Read(f, size, deep) })
+	return withImage(path, follow, func(f *os.File, size int64) (image.Facts, error) { return image.Read(f, size, deep) })
 }
 
 // readLength is readHeader for a raw file or block device. It does not read the content, which a guest may have
 // written.
-func readLength(path string) (header, error) {
-	return onImage(path, true, func(_ *os.File, size int64) (image.Facts, error) {
+func readRawHeader(path string) (header, error) {
+	return withImage(path, true, func(_ *os.File, size int64) (image.Facts, error) {
 		return image.Facts{Format: fleet.Raw, Size: size}, nil
 	})
 }
 
 // onImage calls read with the open image and its size in bytes, and adds the allocation to the result.
-func onImage(path string, follow bool, read func(f *os.File, size int64) (image.Facts, error)) (header, error) {
+func withImage(path string, follow bool, read func(f *os.File, size int64) (image.Facts, error)) (header, error) {
 	f, err := openImage(path, follow)
 	if err != nil {
 		return header{}, err

@@ -17,17 +17,17 @@ import (
 )
 
 // overlay classifies the file at a path of a pool.
-type overlay int
+type fileClass int
 
 const (
-	asExpected overlay = iota // the expected kind, or missing: other code reports missing files
+	asExpected fileClass = iota // the expected kind, or missing: other code reports missing files
 	asReplaced                // a link, a device, or a folder instead of a file
 )
 
 // inPlace refuses the start of a guest if a path in the definition is in a pool, but is not a regular file of the pool.
 // So an attacker with access to shared storage cannot make QEMU open other files of this host. Paths outside all pools
 // are not checked, because only an administrator of the host can set such paths.
-func (b *Backend) inPlace(ctx context.Context, x *libvirtxml.Domain) error {
+func (b *Backend) checkDefinedPaths(ctx context.Context, x *libvirtxml.Domain) error {
 	text, err := x.Marshal()
 	if err != nil {
 		return err
@@ -39,16 +39,16 @@ func (b *Backend) inPlace(ctx context.Context, x *libvirtxml.Domain) error {
 	var disks []string
 	if x.Devices != nil {
 		for i := range x.Devices.Disks {
-			for _, h := range heldBy(&x.Devices.Disks[i]) {
+			for _, h := range diskFilesOf(&x.Devices.Disks[i]) {
 				if !h.opaque {
 					disks = append(disks, h.path)
 				}
 			}
 		}
 	}
-	odd, err := bounded(ctx, func() (string, error) {
+	odd, err := withinLookPatience(ctx, func() (string, error) {
 		for _, p := range paths {
-			if is, err := b.overlayAt(p.path, p.folder); err != nil || is == asReplaced {
+			if is, err := b.fileClassAt(p.path, p.folder); err != nil || is == asReplaced {
 				return p.path, err
 			}
 		}
@@ -60,7 +60,7 @@ func (b *Backend) inPlace(ctx context.Context, x *libvirtxml.Domain) error {
 		return "", nil
 	})
 	if err == nil && odd != "" {
-		err = hypervisor.Refusal(hypervisor.OddFile(odd, hostname()))
+		err = hypervisor.Refusal(hypervisor.OutsideFileFault(odd, hostname()))
 	}
 	return err
 }
@@ -108,8 +108,8 @@ func pathsIn(text string) (out []definedPath, err error) {
 }
 
 // overlayAt classifies the file at a path without following links. A path outside all pools is asExpected.
-func (b *Backend) overlayAt(path string, folder bool) (is overlay, err error) {
-	dir, _, ok := b.pools.book.Holding(path)
+func (b *Backend) fileClassAt(path string, folder bool) (is fileClass, err error) {
+	dir, _, ok := b.pools.book.RecordContaining(path)
 	if !ok {
 		return asExpected, nil
 	}
@@ -147,18 +147,18 @@ func (b *Backend) overlayAt(path string, folder bool) (is overlay, err error) {
 func (b *Backend) badBackingFile(disk string) (string, error) {
 	seen := map[string]bool{}
 	for todo := []string{disk}; len(todo) > 0 && len(seen) < longestChain; todo = todo[1:] {
-		_, kept, ok := b.pools.book.Holding(todo[0])
+		_, kept, ok := b.pools.book.RecordContaining(todo[0])
 		if !ok || seen[todo[0]] {
 			continue // a file outside all pools, so an administrator created the file
 		}
 		seen[todo[0]] = true
 		for _, below := range readReferences(todo[0]) {
 			at := filepath.Clean(below.path)
-			is, err := b.overlayAt(at, false)
+			is, err := b.fileClassAt(at, false)
 			if err != nil {
 				return at, err
 			}
-			if _, _, inPool := b.pools.book.Holding(at); is == asReplaced || kept.Shared && !inPool {
+			if _, _, inPool := b.pools.book.RecordContaining(at); is == asReplaced || kept.Shared && !inPool {
 				return at, nil
 			}
 			if !below.opaque {
@@ -171,15 +171,15 @@ func (b *Backend) badBackingFile(disk string) (string, error) {
 
 // isReplaced reports whether the file at a path of a pool is not the expected kind. It returns false if a read fails.
 func (b *Backend) isReplaced(path string, folder bool) bool {
-	is, err := b.overlayAt(path, folder)
+	is, err := b.fileClassAt(path, folder)
 	return err == nil && is == asReplaced
 }
 
 // replacedMedia returns the faults of replaced media and shared folders, which prevent the guest's start.
-func replacedMedia(s sighted, sizes map[string]size) (out []fleet.Fault) {
+func replacedMedia(s observedDomain, sizes map[string]diskSize) (out []fleet.Fault) {
 	for path := range mediaOf(s) {
-		if sizes[path].is == fileReplaced {
-			out = append(out, hypervisor.OddFile(path, hostname()))
+		if sizes[path].presence == fileReplaced {
+			out = append(out, hypervisor.OutsideFileFault(path, hostname()))
 		}
 	}
 	slices.SortFunc(out, func(a, b fleet.Fault) int { return strings.Compare(a.Text, b.Text) })
@@ -187,14 +187,14 @@ func replacedMedia(s sighted, sizes map[string]size) (out []fleet.Fault) {
 }
 
 // mediaOf returns the media and shared folders of a domain.
-func mediaOf(s sighted) diskPaths {
+func mediaOf(s observedDomain) diskPaths {
 	out := diskPaths{}
-	if s.kept.iso != "" {
-		out[s.kept.iso] = aMedium
+	if s.persistent.iso != "" {
+		out[s.persistent.iso] = mediumKind
 	}
-	for _, m := range s.kept.parts.Media() {
-		if out[m.Volume] = aMedium; m.Kind == fleet.MediumFolder {
-			out[m.Volume] = aFolder
+	for _, m := range s.persistent.parts.Media() {
+		if out[m.Volume] = mediumKind; m.Kind == fleet.MediumFolder {
+			out[m.Volume] = folderKind
 		}
 	}
 	return out

@@ -123,20 +123,20 @@ func TestSavedMemoryRefusedWhenFileIsReplaced(t *testing.T) {
 	vm.Spec.ISO = &fleet.Volref{PoolID: f.pool.ID, Volume: "tools.iso"}
 	f.apply(vm)
 	f.ok(f.StartVM(t.Context(), vm.ID))
-	snap := func(o fleet.SnapshotOrder) hypervisor.SnapshotWork {
+	snap := func(o fleet.SnapshotParams) hypervisor.SnapshotWork {
 		return hypervisor.SnapshotWork{VM: vm, Pools: []fleet.Pool{f.pool}, Order: o, Job: fleet.NewID[fleet.JobID](), Progress: func(int, string) {}}
 	}
 	id := fleet.NewID[fleet.SnapshotID]()
-	f.ok(f.TakeSnapshot(t.Context(), snap(fleet.SnapshotOrder{ID: id, Name: "then", Memory: true})))
+	f.ok(f.TakeSnapshot(t.Context(), snap(fleet.SnapshotParams{ID: id, Name: "then", Memory: true})))
 	back := linkVolume(t, f.pool, "tools.iso")
-	if err := f.RevertSnapshot(t.Context(), snap(fleet.SnapshotOrder{ID: id})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "plain file") {
+	if err := f.RevertSnapshot(t.Context(), snap(fleet.SnapshotParams{ID: id})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "plain file") {
 		t.Errorf("revert to the snapshot: %v", err)
 	}
 	if p := powerOf(t, vm.ID); p != fleet.Running {
 		t.Errorf("the guest is %s", p)
 	}
 	back()
-	f.ok(f.RevertSnapshot(t.Context(), snap(fleet.SnapshotOrder{ID: id})))
+	f.ok(f.RevertSnapshot(t.Context(), snap(fleet.SnapshotParams{ID: id})))
 	virsh(t, "managedsave", string(vm.ID))
 	virsh(t, "change-media", string(vm.ID), "sda", "--eject", "--config") // the saved memory still uses the ISO
 	back = linkVolume(t, f.pool, "tools.iso")

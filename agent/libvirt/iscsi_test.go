@@ -97,11 +97,11 @@ func (g *target) pool(b backend, user string) fleet.Pool {
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{
 		Kind: fleet.PoolISCSIDirect, Portal: "127.0.0.1:" + g.port, Target: g.iqn, Initiator: "iqn.2026-01.org.example:host", User: user, Shared: true,
 	}}
-	return named(g.t, b, p)
+	return releasedPool(g.t, b, p)
 }
 
 // named gives the block pool a unique name and releases the pool when the test ends.
-func named(t *testing.T, b backend, p fleet.Pool) fleet.Pool {
+func releasedPool(t *testing.T, b backend, p fleet.Pool) fleet.Pool {
 	p.Name = string(p.Spec.Kind) + "-" + string(p.ID)
 	t.Cleanup(func() {
 		ctx, cancel := cleanupContext()
@@ -155,7 +155,7 @@ func TestISCSIPoolAttachesLUNsAndRecovers(t *testing.T) {
 	vm := f.vm()
 	vm.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: firstLUN, Existing: true}}
 	for range 2 {
-		f.ok(b.ApplyVM(t.Context(), order(vm, p)))
+		f.ok(b.ApplyVM(t.Context(), applyJob(vm, p)))
 	}
 	f.ok(b.StartVM(t.Context(), vm.ID))
 	if out := virsh(t, "domblkinfo", string(vm.ID), "vda"); !strings.Contains(out, "33554432") {
@@ -182,30 +182,30 @@ func TestISCSIPoolAttachesLUNsAndRecovers(t *testing.T) {
 	// A LUN in use is refused to other VMs, including a LUN used by an unmanaged VM.
 	other := f.vm()
 	other.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: firstLUN, Existing: true}}
-	if err := b.ApplyVM(t.Context(), order(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "is in use by another VM") {
+	if err := b.ApplyVM(t.Context(), applyJob(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "is in use by another VM") {
 		t.Errorf("the LUN for another VM: %v", err)
 	}
-	stranger(t, `<disk type='volume' device='disk'><driver name='qemu' type='raw'/><source pool='`+p.Name+`' volume='`+secondLUN+`'/><target dev='vda' bus='virtio'/></disk>`)
+	defineUnmanaged(t, `<disk type='volume' device='disk'><driver name='qemu' type='raw'/><source pool='`+p.Name+`' volume='`+secondLUN+`'/><target dev='vda' bus='virtio'/></disk>`)
 	other.Spec.Disks[0].Volume = secondLUN
-	if err := b.ApplyVM(t.Context(), order(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "is in use by another VM") {
+	if err := b.ApplyVM(t.Context(), applyJob(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "is in use by another VM") {
 		t.Errorf("the LUN of an unmanaged VM: %v", err)
 	}
 	other.Spec.Disks[0].Volume = "unit:0:0:7"
-	if err := b.ApplyVM(t.Context(), order(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has no volume named unit:0:0:7") {
+	if err := b.ApplyVM(t.Context(), applyJob(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has no volume named unit:0:0:7") {
 		t.Errorf("a missing LUN: %v", err)
 	}
 	other.Spec.Disks[0] = fleet.Disk{PoolID: p.ID, Volume: "new.raw", SizeBytes: 1 << 20}
-	if err := b.ApplyVM(t.Context(), order(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "cannot create volumes") {
+	if err := b.ApplyVM(t.Context(), applyJob(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "cannot create volumes") {
 		t.Errorf("a disk to create: %v", err)
 	}
 	if err := b.ReleasePool(t.Context(), p); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "is in use by") {
 		t.Errorf("release while a VM uses the pool: %v", err)
 	}
 
-	all := f.destroying(secondLUN)
-	all["create"] = b.CreateVolume(t.Context(), f.work("new", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20}))
-	all["clone"] = b.CloneVolume(t.Context(), f.work("copy", fleet.VolumeOrder{Source: secondLUN}))
-	all["fetch"] = b.FetchVolume(t.Context(), f.work("image", fleet.VolumeOrder{URL: "https://example.org/image"}))
+	all := f.destructiveJobs(secondLUN)
+	all["create"] = b.CreateVolume(t.Context(), f.volumeJob("new", fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20}))
+	all["clone"] = b.CloneVolume(t.Context(), f.volumeJob("copy", fleet.VolumeParams{Source: secondLUN}))
+	all["fetch"] = b.FetchVolume(t.Context(), f.volumeJob("image", fleet.VolumeParams{URL: "https://example.org/image"}))
 	for act, err := range all {
 		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "defines its volumes") {
 			t.Errorf("%s: %v", act, err)
@@ -219,7 +219,7 @@ func TestISCSIPoolAttachesLUNsAndRecovers(t *testing.T) {
 		s, _, err := b.VM(t.Context(), vm.ID)
 		return err == nil && len(s.Drift) == 1 && s.Drift[0].Field == "disks"
 	})
-	back := order(vm, p)
+	back := applyJob(vm, p)
 	back.Reapply = true
 	f.ok(b.ApplyVM(t.Context(), back))
 	f.ok(b.StartVM(t.Context(), vm.ID))
@@ -227,7 +227,7 @@ func TestISCSIPoolAttachesLUNsAndRecovers(t *testing.T) {
 	// If the iSCSI server ends, the running guest waits. After the server's restart the pool and the guest recover
 	// without a job.
 	g.stop()
-	f.ok(b.ApplyVM(t.Context(), order(f.vm(), p)))
+	f.ok(b.ApplyVM(t.Context(), applyJob(f.vm(), p)))
 	waitPool(t, b, p, "failed", func(s fleet.PoolStatus) bool {
 		_ = b.ApplyPool(t.Context(), p)
 		return s.State == fleet.PoolFailed && strings.Contains(s.Error, "Failed to connect")
@@ -262,7 +262,7 @@ func TestISCSIErrorsAreReported(t *testing.T) {
 	} {
 		p := g.pool(b, chapUser)
 		c.change(&p.Spec)
-		p = named(t, b, fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: p.Spec})
+		p = releasedPool(t, b, fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: p.Spec})
 		err := b.ApplyPool(t.Context(), p)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", what, err)

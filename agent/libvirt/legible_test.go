@@ -18,9 +18,9 @@ func TestUnreadableObjectsDoNotHideOthers(t *testing.T) {
 	f.apply(bad)
 	f.apply(good)
 	id := string(fleet.NewID[fleet.NetworkID]())
-	strange := foreign(t, "strange-"+id)
-	foreignNetwork(t, "bad-"+id)
-	foreignNetwork(t, "good-"+id)
+	strange := defineUnmanagedVM(t, "strange-"+id)
+	defineUnmanagedNetwork(t, "bad-"+id)
+	defineUnmanagedNetwork(t, "good-"+id)
 
 	proxy := newProxy(t)
 	proxy.garbled.Store(&[]string{"<name>" + bad.Name + "</", "<name>strange-" + id + "</", "<name>bad-" + id + "</"})

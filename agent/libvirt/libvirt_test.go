@@ -29,7 +29,7 @@ import (
 // inside is an environment variable of the copy of the test program that runs inside a lab host. In that process all
 // paths are paths of the lab host. The value lists the libvirt sockets of the host and, in the ordeal, of a second
 // host.
-const inside = "QUANTIX_TEST_INSIDE_HOST"
+const insideHostEnv = "QUANTIX_TEST_INSIDE_HOST"
 
 // unsupported is the reason why this machine cannot run a lab host. Tests that need a lab host then fail.
 var unsupported error
@@ -37,20 +37,20 @@ var unsupported error
 // Hooks that an init function of the ordeal tests sets.
 var (
 	// asChild runs the child agent if this process is one. Otherwise ran is false.
-	asChild = func() (ran bool, err error) { return false, nil }
+	runAsChild = func() (ran bool, err error) { return false, nil }
 	// prepareHost prepares the lab host before the tests.
 	prepareHost = func() error { return nil }
 )
 
 func TestMain(m *testing.M) {
-	if ran, err := asChild(); ran {
+	if ran, err := runAsChild(); ran {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
-	if os.Getenv(inside) != "" {
+	if os.Getenv(insideHostEnv) != "" {
 		if err := prepareHost(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -97,7 +97,7 @@ func runInHost() (code int, err error) {
 		sockets = append(sockets, hosts[i].Socket())
 	}
 	cmd := hosts[0].Command(ctx, os.Args[0], os.Args[1:]...)
-	cmd.Env = append(cmd.Env, inside+"="+strings.Join(sockets, " "), tier.SeedVariable+"="+strconv.Itoa(tier.Seed()))
+	cmd.Env = append(cmd.Env, insideHostEnv+"="+strings.Join(sockets, " "), tier.SeedVariable+"="+strconv.Itoa(tier.Seed()))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = cmd.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -128,12 +128,12 @@ func TestConformance(t *testing.T) {
 			run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(p.Spec.Path, base), "-F", "qcow2", filepath.Join(p.Spec.Path, name))
 			virsh(t, "pool-refresh", p.Name)
 		},
-		Remote:   remote,
-		Foreign:  foreign,
+		Remote:   remoteImage,
+		Foreign:  defineUnmanagedVM,
 		Power:    powerOf,
 		PowerOff: func(t *testing.T, id fleet.VMID) { virsh(t, "destroy", string(id)) },
-		Change:   change,
-		Keep: func(t *testing.T, id fleet.VMID) func() {
+		Change:   editVM,
+		SaveDefinition: func(t *testing.T, id fleet.VMID) func() {
 			file := filepath.Join(t.TempDir(), "kept.xml")
 			if err := os.WriteFile(file, []byte(virsh(t, "dumpxml", string(id), "--inactive", "--security-info")), 0o600); err != nil {
 				t.Fatal(err)
@@ -169,14 +169,14 @@ func TestConformance(t *testing.T) {
 		Seeds: seedsOf, DropSeeds: dropSeeds,
 		EditFilter:     editFilter,
 		UndefineFilter: func(t *testing.T, name string) { virsh(t, "nwfilter-undefine", name) },
-		ForeignPool:    foreignPool,
+		ForeignPool:    defineUnmanagedPool,
 		StopPool:       func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
 		StopNetwork:    func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
 		EditNetwork: func(t *testing.T, name string) {
 			virsh(t, "net-update", name, "add", "ip-dhcp-host", "<host mac='52:54:00:00:00:aa' name='theirs' ip='"+leaseIn(t, name)+"'/>", "--live", "--config")
 		},
 		Reservations: reservations, DropReservations: dropReservations, PortGroups: portGroups,
-		EndServer: endServer, ForeignNetwork: foreignNetwork,
+		EndServer: endServer, ForeignNetwork: defineUnmanagedNetwork,
 		AddBootable: func(t *testing.T, p fleet.Pool, name string) {
 			guest := must(lab.GuestImage(t.Context(), lab.CacheDir()))
 			run(t, "cp", guest.Disk, filepath.Join(p.Spec.Path, name))
@@ -198,8 +198,8 @@ func TestConformance(t *testing.T) {
 }
 
 // order returns the agent's apply job for the VM.
-func order(vm fleet.VM, pools ...fleet.Pool) hypervisor.Apply {
-	return hypervisor.Apply{VM: vm, Pools: pools, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}
+func applyJob(vm fleet.VM, pools ...fleet.Pool) hypervisor.Apply {
+	return hypervisor.Apply{VM: vm, Pools: pools, Progress: func(int, string) {}, RecordDisk: func(fleet.Volref) error { return nil }}
 }
 
 // openBench opens a backend for a benchmark.
@@ -323,7 +323,7 @@ func disc(t *testing.T, path string, size int64) {
 }
 
 // foreign defines and starts a VM as virsh does.
-func foreign(t *testing.T, name string) fleet.VMID {
+func defineUnmanagedVM(t *testing.T, name string) fleet.VMID {
 	t.Helper()
 	xml := filepath.Join(t.TempDir(), "domain.xml")
 	text := `<domain type='qemu'><name>` + name + `</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>

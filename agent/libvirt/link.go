@@ -19,8 +19,8 @@ const (
 type link struct{ reader, events *conn }
 
 func (l *link) close() {
-	l.reader.hangUp()
-	l.events.hangUp()
+	l.reader.disconnect()
+	l.events.disconnect()
 }
 
 // connect opens both connections, subscribes to events and records libvirt's version.
@@ -33,7 +33,7 @@ func (b *Backend) connect(ctx context.Context) (*link, error) {
 	}
 	events, err := dial(ctx, b.socket)
 	if err != nil {
-		reader.hangUp()
+		reader.disconnect()
 		return nil, err
 	}
 	reader.shared, events.shared = true, true
@@ -51,7 +51,7 @@ func (b *Backend) connect(ctx context.Context) (*link, error) {
 	b.caps.expire()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reader, b.lost, b.version = reader, nil, version
+	b.reader, b.lostReason, b.version = reader, nil, version
 	return l, nil
 }
 
@@ -79,37 +79,37 @@ func (b *Backend) keepConnected(l *link) {
 			b.log.Info("connected to libvirt")
 			b.subscribers.wake()
 		}
-		why := b.serve(l)
+		why := b.waitUntilLost(l)
 		l.close()
 		if b.life.Err() != nil {
 			return
 		}
-		b.away(why)
+		b.setUnreachable(why)
 		l = nil
 	}
 }
 
 // away records why libvirt is unreachable, and wakes the subscribers.
-func (b *Backend) away(why error) {
+func (b *Backend) setUnreachable(why error) {
 	b.log.Warn("libvirt is unreachable; trying again (\"quantix doctor agent\" lists what is missing)", "error", why)
 	b.mu.Lock()
-	b.reader, b.lost = nil, why
+	b.reader, b.lostReason = nil, why
 	b.mu.Unlock()
 	b.subscribers.wake()
 }
 
 // serve waits for the loss of the link, or for Close, and returns the reason. It pings libvirtd, so that a hanging
 // libvirtd counts as lost too.
-func (b *Backend) serve(l *link) error {
+func (b *Backend) waitUntilLost(l *link) error {
 	ping := time.NewTicker(pingPeriod)
 	defer ping.Stop()
 	for {
 		select {
 		case <-b.life.Done():
 			return b.life.Err()
-		case <-l.reader.gone():
+		case <-l.reader.closed():
 			return errLost
-		case <-l.events.gone():
+		case <-l.events.closed():
 			return errLost
 		case <-ping.C:
 		}
@@ -134,7 +134,7 @@ func (b *Backend) reconnect() *link {
 			return l
 		}
 		b.mu.Lock()
-		b.lost = err
+		b.lostReason = err
 		b.mu.Unlock()
 		if time.Since(lost) > fastRetryFor {
 			retry.Reset(retryPeriod)

@@ -24,7 +24,7 @@ const (
 
 // fileIn returns the path of a medium, or "" for nil. In this package the specs for definitions name a medium by its
 // host path: Volume is the path, and PoolID is empty.
-func fileIn(v *fleet.Volref) string {
+func mediumPath(v *fleet.Volref) string {
 	if v == nil {
 		return ""
 	}
@@ -32,7 +32,7 @@ func fileIn(v *fleet.Volref) string {
 }
 
 // fileRef returns the medium with that path, or nil for "".
-func fileRef(path string) *fleet.Volref {
+func mediumAt(path string) *fleet.Volref {
 	if path == "" {
 		return nil
 	}
@@ -46,7 +46,7 @@ func setOS(x *libvirtxml.Domain, set func(*libvirtxml.DomainOS)) {
 }
 
 // hashed returns a short digest for use in an alias, because libvirt allows only some characters in aliases.
-func hashed(s string) string {
+func aliasHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:6])
 }
@@ -56,14 +56,14 @@ func writeDrives(x *libvirtxml.Domain, s fleet.VMSpec) {
 	wanted := func(alias string) bool {
 		return slices.ContainsFunc(s.Drives, func(w fleet.VMDrive) bool { return aliasDrive+w.Slot == alias })
 	}
-	d.Disks = slices.DeleteFunc(d.Disks, func(o libvirtxml.DomainDisk) bool { return isOurs(o.Alias, aliasDrive) && !wanted(aliasOf(o.Alias)) })
+	d.Disks = slices.DeleteFunc(d.Disks, func(o libvirtxml.DomainDisk) bool { return hasAliasPrefix(o.Alias, aliasDrive) && !wanted(aliasOf(o.Alias)) })
 	for _, w := range s.Drives {
 		i := slices.IndexFunc(d.Disks, func(o libvirtxml.DomainDisk) bool { return aliasOf(o.Alias) == aliasDrive+w.Slot })
 		if i < 0 {
 			d.Disks, i = append(d.Disks, newDrive(x, w)), len(d.Disks)
 		}
 		one := &d.Disks[i]
-		if one.Boot = bootAt(w.BootOrder); pathOf(one) == fileIn(w.Medium) {
+		if one.Boot = bootElement(w.BootOrder); pathOf(one) == mediumPath(w.Medium) {
 			continue
 		}
 		if one.Source = nil; w.Medium != nil {
@@ -84,8 +84,8 @@ func newDrive(x *libvirtxml.Domain, w fleet.VMDrive) libvirtxml.DomainDisk {
 
 func readDrives(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	for i := range x.Devices.Disks {
-		if d := &x.Devices.Disks[i]; isOurs(d.Alias, aliasDrive) {
-			s.Drives = append(s.Drives, fleet.VMDrive{Slot: strings.TrimPrefix(aliasOf(d.Alias), aliasDrive), Medium: fileRef(pathOf(d)), BootOrder: placeOfBoot(d.Boot)})
+		if d := &x.Devices.Disks[i]; hasAliasPrefix(d.Alias, aliasDrive) {
+			s.Drives = append(s.Drives, fleet.VMDrive{Slot: strings.TrimPrefix(aliasOf(d.Alias), aliasDrive), Medium: mediumAt(pathOf(d)), BootOrder: bootOrderOf(d.Boot)})
 		}
 	}
 	return ""
@@ -93,20 +93,20 @@ func readDrives(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 
 func writeShares(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
-	d.Filesystems = slices.DeleteFunc(d.Filesystems, func(o libvirtxml.DomainFilesystem) bool { return isOurs(o.Alias, aliasShare) })
+	d.Filesystems = slices.DeleteFunc(d.Filesystems, func(o libvirtxml.DomainFilesystem) bool { return hasAliasPrefix(o.Alias, aliasShare) })
 	for _, w := range s.Shares {
 		d.Filesystems = append(d.Filesystems, libvirtxml.DomainFilesystem{
 			AccessMode: "passthrough", Driver: &libvirtxml.DomainFilesystemDriver{Type: "virtiofs"},
 			Source: &libvirtxml.DomainFilesystemSource{Mount: &libvirtxml.DomainFilesystemSourceMount{Dir: w.Folder.Volume}},
 			Target: &libvirtxml.DomainFilesystemTarget{Dir: w.Tag},
-			Alias:  &libvirtxml.DomainAlias{Name: aliasShare + hashed(w.Tag)},
+			Alias:  &libvirtxml.DomainAlias{Name: aliasShare + aliasHash(w.Tag)},
 		})
 	}
 }
 
 func readShares(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	for _, d := range x.Devices.Filesystems {
-		if isOurs(d.Alias, aliasShare) && d.Target != nil && d.Source != nil && d.Source.Mount != nil {
+		if hasAliasPrefix(d.Alias, aliasShare) && d.Target != nil && d.Source != nil && d.Source.Mount != nil {
 			s.Shares = append(s.Shares, fleet.VMShare{Tag: d.Target.Dir, Folder: fleet.Volref{Volume: d.Source.Mount.Dir}})
 		}
 	}
@@ -114,7 +114,7 @@ func readShares(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 }
 
 func writeBalloon(x *libvirtxml.Domain, s fleet.VMSpec) {
-	b := copyOf(x.Devices.MemBalloon)
+	b := copyOrZero(x.Devices.MemBalloon)
 	if x.Devices.MemBalloon = b; s.Devices.Balloon == "none" {
 		*b = libvirtxml.DomainMemBalloon{Model: "none"}
 		return
@@ -157,7 +157,7 @@ func writeSerials(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
 	d.Serials = slices.DeleteFunc(d.Serials, func(o libvirtxml.DomainSerial) bool {
 		n, _ := strconv.Atoi(strings.TrimPrefix(aliasOf(o.Alias), aliasSerial))
-		return isOurs(o.Alias, aliasSerial) && n > s.Devices.Serials
+		return hasAliasPrefix(o.Alias, aliasSerial) && n > s.Devices.Serials
 	})
 	for n := 1; n <= s.Devices.Serials; n++ {
 		alias := aliasSerial + strconv.Itoa(n)
@@ -197,7 +197,7 @@ func writeSpice(x *libvirtxml.Domain, s fleet.VMSpec) {
 
 func writeRedirection(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
-	d.RedirDevs = slices.DeleteFunc(d.RedirDevs, func(o libvirtxml.DomainRedirDev) bool { return isOurs(o.Alias, aliasRedir) })
+	d.RedirDevs = slices.DeleteFunc(d.RedirDevs, func(o libvirtxml.DomainRedirDev) bool { return hasAliasPrefix(o.Alias, aliasRedir) })
 	for n := range s.Display.USBRedirection {
 		d.RedirDevs = append(d.RedirDevs, libvirtxml.DomainRedirDev{
 			Bus: "usb", Source: &libvirtxml.DomainChardevSource{SpiceVMC: &libvirtxml.DomainChardevSourceSpiceVMC{}},

@@ -7,13 +7,13 @@ import (
 )
 
 // locks is a lock per key, so that two jobs never change the same object at the same time.
-type locks[K comparable] struct {
+type keyLocks[K comparable] struct {
 	mu   sync.Mutex
 	held map[K]chan struct{}
 }
 
 // lock takes the key's lock. It waits for the lock, at most until ctx ends.
-func (l *locks[K]) lock(ctx context.Context, key K) (unlock func(), err error) {
+func (l *keyLocks[K]) lock(ctx context.Context, key K) (unlock func(), err error) {
 	for {
 		unlock, busy := l.try(key)
 		if unlock != nil {
@@ -28,7 +28,7 @@ func (l *locks[K]) lock(ctx context.Context, key K) (unlock func(), err error) {
 }
 
 // try takes the key's lock if it is free. Otherwise it returns a channel that is closed when the lock is released.
-func (l *locks[K]) try(key K) (unlock func(), busy <-chan struct{}) {
+func (l *keyLocks[K]) try(key K) (unlock func(), busy <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if held := l.held[key]; held != nil {

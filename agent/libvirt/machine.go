@@ -54,7 +54,7 @@ func writeMachine(x *libvirtxml.Domain, s fleet.VMSpec) {
 	})
 	dropBusAddresses(reflect.ValueOf(d).Elem())
 	for i := range d.Disks {
-		if d.Disks[i].Device == "cdrom" && isOurs(d.Disks[i].Alias, "ua-quantix-") {
+		if d.Disks[i].Device == "cdrom" && hasAliasPrefix(d.Disks[i].Alias, "ua-quantix-") {
 			d.Disks[i].Target = &libvirtxml.DomainDiskTarget{}
 		}
 	}

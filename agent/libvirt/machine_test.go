@@ -17,14 +17,14 @@ import (
 func definitionOf(t *testing.T, spec fleet.VMSpec) *libvirtxml.Domain {
 	t.Helper()
 	vm := fleet.VM{Meta: fleet.Meta{ID: "01a206b5-2a62-7003-a101-340befa69b68", Name: "old", Generation: 1}, Spec: spec}
-	x := newDefinition(vm.ID, "x86_64", machineOf(spec), kind{accelerator: "kvm"})
+	x := newDefinition(vm.ID, "x86_64", machineOf(spec), acceleratorKind{accelerator: "kvm"})
 	edit(x, intentOf(vm, hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, vm, true)))
 	addPorts(x)
 	return x
 }
 
-func intentOf(vm fleet.VM, plan hypervisor.Edit) intent {
-	in := intent{Edit: plan, name: vm.Name, spec: vm.Spec, mark: mark{ID: vm.ID, Generation: 1}}
+func intentOf(vm fleet.VM, plan hypervisor.Edit) definitionEdit {
+	in := definitionEdit{Edit: plan, name: vm.Name, spec: vm.Spec, mark: mark{ID: vm.ID, Generation: 1}}
 	for _, d := range plan.Disks {
 		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: "/pool/" + d.Volume})
 	}
@@ -147,7 +147,7 @@ func TestNVMeControllersFollowTheirDisks(t *testing.T) {
 // A host reports the VM fields that its libvirt and QEMU do not support.
 func TestUnsupportedMachinesAndBusesReportedAsGaps(t *testing.T) {
 	t.Parallel()
-	both := []kind{{machines: []string{"q35", "pc"}}}
+	both := []acceleratorKind{{machines: []string{"q35", "pc"}}}
 	for name, c := range map[string]struct {
 		caps capabilities
 		want string
@@ -155,7 +155,7 @@ func TestUnsupportedMachinesAndBusesReportedAsGaps(t *testing.T) {
 		"libvirt 9.0":  {capabilities{version: 9_000_000, kinds: both, spice: true}, "devices.watchdog=itco disks.bus=nvme"},
 		"libvirt 11.4": {capabilities{version: 11_004_000, kinds: both, spice: true}, "disks.bus=nvme"},
 		"libvirt 11.5": {capabilities{version: 11_005_000, kinds: both, spice: true}, ""},
-		"no pc":        {capabilities{version: 12_000_000, kinds: []kind{{machines: []string{"q35"}}}, spice: true}, "boot.machine=pc"},
+		"no pc":        {capabilities{version: 12_000_000, kinds: []acceleratorKind{{machines: []string{"q35"}}}, spice: true}, "boot.machine=pc"},
 	} {
 		var got []string
 		for _, g := range c.caps.gaps() {

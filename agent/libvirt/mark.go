@@ -70,7 +70,7 @@ func (m mark) element(prefix, attributes string) string {
 	} {
 		if text.value != "" {
 			add("<", prefix, text.name, ">")
-			if strings.IndexFunc(text.value, special) < 0 { // most JSON needs no escaping
+			if strings.IndexFunc(text.value, needsEscape) < 0 { // most JSON needs no escaping
 				add(text.value)
 			} else {
 				_ = xml.EscapeText(&b, []byte(text.value)) // a strings.Builder never returns an error
@@ -83,7 +83,7 @@ func (m mark) element(prefix, attributes string) string {
 }
 
 // special reports whether the character must be escaped in XML.
-func special(r rune) bool { return r < ' ' || r > '~' || r == '<' || r == '>' || r == '&' }
+func needsEscape(r rune) bool { return r < ' ' || r > '~' || r == '<' || r == '>' || r == '&' }
 
 // putMark replaces the mark and preserves all other metadata.
 func putMark(meta *libvirtxml.DomainMetadata, m mark) *libvirtxml.DomainMetadata {

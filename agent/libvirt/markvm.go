@@ -14,21 +14,21 @@ func (b *Backend) MarkVM(ctx context.Context, id fleet.VMID, secret string) erro
 	const act = "mark the VM"
 	unlock, err := b.vms.lock(ctx, id)
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer unlock()
-	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		uuid, err := parseUUID(id)
 		if err != nil {
 			return err
 		}
-		b.domains.forget(uuid)
-		s, err := b.seeOn(ctx, c, id)
+		b.domains.invalidate(uuid)
+		s, err := b.readDomainOn(ctx, c, id)
 		switch {
 		case err != nil:
 			return err
-		case !s.ours:
-			return notOurs()
+		case !s.managed:
+			return errUnmanaged()
 		case s.mark.Mark == secret && s.secret == secret:
 			return nil
 		}
@@ -40,7 +40,7 @@ func (b *Backend) MarkVM(ctx context.Context, id fleet.VMID, secret string) erro
 		}
 		m := s.mark
 		m.Mark = secret
-		defer b.domains.forget(uuid)
+		defer b.domains.invalidate(uuid)
 		return c.do(ctx, func(l *golibvirt.Libvirt) error {
 			return l.DomainSetMetadata(s.ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{m.plain()},
 				golibvirt.OptString{markKey}, golibvirt.OptString{markSpace}, into)

@@ -24,7 +24,7 @@ type look struct{ query, want string }
 
 // proved lists the fields whose effect the test observes in a running QEMU. Other fields are proved only by a
 // definition that a real libvirt has validated and returned; the manual lists these fields.
-var proved = map[string]look{
+var provedFields = map[string]look{
 	"disks":                  {`{"execute":"query-block"}`, `disk\.qcow2`},
 	"nics":                   {"info network", `52:54:00:0c:00:01`},
 	"cpus":                   {`{"execute":"query-cpus-fast"}`, `(?s)(thread-id.*){4}`},
@@ -94,7 +94,7 @@ var proved = map[string]look{
 
 // elsewhere lists the fields that the agent implements without QEMU and the fields that another test checks in the
 // guest, each with that test.
-var elsewhere = map[string]string{
+var testedElsewhere = map[string]string{
 	"iso":                "the conformance suite: a running guest grows",
 	"policy.autostart":   "agent: VMs start in their order after a host boot",
 	"policy.startOrder":  "agent: VMs start in their order after a host boot",
@@ -119,7 +119,7 @@ var elsewhere = map[string]string{
 
 // undefinable lists the fields that libvirt accepts only on processors with a feature that test machines lack, each
 // with its test.
-var undefinable = map[string]string{"security.confidential": "tests of its definition and recorded answers"}
+var undefinableFields = map[string]string{"security.confidential": "tests of its definition and recorded answers"}
 
 // Each field of a VM, its disks and its NICs is created, defined, started and observed in the running QEMU. The test
 // prints how each field is proved.
@@ -209,15 +209,15 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 	}
 	var byXML []string
 	for _, name := range names {
-		if where, ok := elsewhere[name]; ok {
+		if where, ok := testedElsewhere[name]; ok {
 			fmt.Printf("%-24s proved by %s\n", name, where)
 			continue
 		}
-		if where, ok := undefinable[name]; ok {
+		if where, ok := undefinableFields[name]; ok {
 			fmt.Printf("%-24s by %s\n", name, where)
 			continue
 		}
-		l, ok := proved[name]
+		l, ok := provedFields[name]
 		if !ok {
 			byXML = append(byXML, name)
 			continue
@@ -228,8 +228,8 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 		}
 		fmt.Printf("%-24s proved in QEMU\n", name)
 	}
-	for name := range proved {
-		if _, twice := elsewhere[name]; twice {
+	for name := range provedFields {
+		if _, twice := testedElsewhere[name]; twice {
 			t.Errorf("%s is proved here and elsewhere", name)
 		}
 		if !slices.Contains(names, name) {

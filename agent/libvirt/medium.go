@@ -19,29 +19,29 @@ import (
 
 // checkMedium refuses an ISO volume that is not a disc image or is the disk of another VM. A medium that is already
 // inserted is not checked.
-func (a *applying) checkMedium(ctx context.Context, old *sighted, in intent) error {
-	if in.iso == "" || old != nil && old.kept.iso == in.iso {
+func (a *applying) checkMedium(ctx context.Context, old *observedDomain, in definitionEdit) error {
+	if in.iso == "" || old != nil && old.persistent.iso == in.iso {
 		return nil
 	}
-	p, err := placeOf(*a.in.VM.Spec.ISO, a.in.Pools)
+	p, err := localVolumeOf(*a.in.VM.Spec.ISO, a.in.Pools)
 	if err != nil {
 		return err
 	}
-	if err := a.pools.answers(p.pool.Name); err != nil {
+	if err := a.pools.checkAnswers(p.pool.Name); err != nil {
 		return err
 	}
 	h, err := within(ctx, func() (header, error) { return readHeader(p.path(), false) })
 	if err != nil {
-		return notPlain(p, err)
+		return translateReadError(p, err)
 	}
-	if err := h.Medium(p.volume); err != nil {
+	if err := h.CheckISO(p.volume); err != nil {
 		return err
 	}
 	return a.checkNoDisk(ctx, p)
 }
 
 // notPlain translates the error of a failed read of a volume into an error for people.
-func notPlain(p place, err error) error {
+func translateReadError(p localVolume, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fleet.Errorf(fleet.NotFound, "The volume %s is not in the pool %s of this host. Choose another volume.", p.volume, p.pool.Name)
@@ -54,12 +54,12 @@ func notPlain(p place, err error) error {
 // localMedia returns the planned spec with paths on this host instead of the volumes of floppies and shared folders.
 func (a *applying) localMedia(plan hypervisor.Edit) (fleet.VMSpec, error) {
 	var wrong error
-	spec := plan.Wanted(a.in.VM.Spec).MapMedia(func(m fleet.Medium) fleet.Volref {
+	spec := plan.MergeLists(a.in.VM.Spec).MapMedia(func(m fleet.Medium) fleet.Volref {
 		part, _, _ := strings.Cut(m.Field, "[")
 		if m.PoolID == "" || !plan.Has(part) {
 			return m.Volref // a path outside all pools stays unchanged
 		}
-		p, err := placeOf(m.Volref, a.in.Pools)
+		p, err := localVolumeOf(m.Volref, a.in.Pools)
 		if err == nil && p.block() {
 			err = fleet.Errorf(fleet.Conflict, "The pool %s holds no files. Choose a volume of another pool.", p.pool.Name)
 		}
@@ -73,18 +73,18 @@ func (a *applying) localMedia(plan hypervisor.Edit) (fleet.VMSpec, error) {
 }
 
 // checkMedia runs the checks of checkMedium for floppies and shared folders.
-func (a *applying) checkMedia(ctx context.Context, old *sighted, in intent) error {
+func (a *applying) checkMedia(ctx context.Context, old *observedDomain, in definitionEdit) error {
 	local := in.spec.Media()
-	for i, m := range in.Wanted(a.in.VM.Spec).Media() {
+	for i, m := range in.MergeLists(a.in.VM.Spec).Media() {
 		part, _, _ := strings.Cut(m.Field, "[")
-		if part == "iso" || m.PoolID == "" || !in.Has(part) || old != nil && sameFile(old.kept.parts, m, local[i].Volume) {
+		if part == "iso" || m.PoolID == "" || !in.Has(part) || old != nil && sameFile(old.persistent.parts, m, local[i].Volume) {
 			continue
 		}
-		p, err := placeOf(m.Volref, a.in.Pools)
+		p, err := localVolumeOf(m.Volref, a.in.Pools)
 		if err != nil {
 			return err
 		}
-		if err := a.pools.answers(p.pool.Name); err != nil {
+		if err := a.pools.checkAnswers(p.pool.Name); err != nil {
 			return err
 		}
 		if m.Kind == fleet.MediumFolder {
@@ -99,13 +99,13 @@ func (a *applying) checkMedia(ctx context.Context, old *sighted, in intent) erro
 	return nil
 }
 
-func (a *applying) checkFile(ctx context.Context, p place, kind fleet.MediumKind) error {
+func (a *applying) checkFile(ctx context.Context, p localVolume, kind fleet.MediumKind) error {
 	h, err := within(ctx, func() (header, error) { return readHeader(p.path(), false) })
 	switch {
 	case err != nil:
-		return notPlain(p, err)
+		return translateReadError(p, err)
 	case kind == fleet.MediumISO:
-		err = h.Medium(p.volume)
+		err = h.CheckISO(p.volume)
 	case h.Format != "raw" || h.Size == 0:
 		err = fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file or is empty. Choose another volume.", p.volume)
 	case kind == fleet.MediumFloppy && h.Size > fleet.MaxFloppyBytes:
@@ -118,7 +118,7 @@ func (a *applying) checkFile(ctx context.Context, p place, kind fleet.MediumKind
 }
 
 // checkFolder refuses a path that is not a directory directly in the pool's directory.
-func (a *applying) checkFolder(ctx context.Context, p place) error {
+func (a *applying) checkFolder(ctx context.Context, p localVolume) error {
 	info, err := within(ctx, func() (os.FileInfo, error) { return os.Lstat(p.path()) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -133,7 +133,7 @@ func (a *applying) checkFolder(ctx context.Context, p place) error {
 
 // balloon sets the running guest's memory balloon to the size in the persistent definition. A guest without a balloon
 // device gets the size at the next start.
-func (a *applying) balloon(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
+func (a *applying) setBalloon(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	if b := live.Devices.MemBalloon; b == nil || b.Model == "none" {
 		return nil
 	}

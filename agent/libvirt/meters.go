@@ -19,7 +19,7 @@ func (b *Backend) Meters(ctx context.Context) ([]wire.Meter, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("read meters: %w", err)
 	}
-	s := b.metering.read(ctx, 0, metersPatience, b.readMeters)
+	s := b.meterWatch.read(ctx, 0, metersPatience, b.readMeters)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("read meters: %w", ctx.Err())
@@ -36,7 +36,7 @@ func (b *Backend) readMeters() ([]wire.Meter, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.hangUp()
+	defer c.disconnect()
 	const what = golibvirt.DomainStatsCPUTotal | golibvirt.DomainStatsBalloon | golibvirt.DomainStatsInterface | golibvirt.DomainStatsBlock
 	const which = golibvirt.ConnectGetAllDomainsStatsActive | golibvirt.ConnectGetAllDomainsStatsNowait
 	stats, err := call(b.life, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
@@ -47,14 +47,14 @@ func (b *Backend) readMeters() ([]wire.Meter, error) {
 	}
 	out := []wire.Meter{}
 	for _, s := range stats {
-		d, err := b.look(b.life, c, s.Dom)
+		d, err := b.readDomain(b.life, c, s.Dom)
 		if is(err, golibvirt.ErrNoDomain) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if d.ours {
+		if d.managed {
 			out = append(out, meter(d, params(s.Params)))
 		}
 	}

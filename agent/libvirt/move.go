@@ -18,49 +18,49 @@ import (
 )
 
 // moving is the state of one MoveDisk call.
-type moving struct {
+type diskMove struct {
 	*Backend
 	c        *conn
 	in       hypervisor.MoveDisk
-	from, to place
+	from, to localVolume
 	pool     golibvirt.StoragePool // destination pool; set before the first file is created there
 	pivoted  bool                  // QEMU received the pivot command, so the guest may have written to the new disk only
 }
 
 // changingOver is the suffix that the recorded identity of the copy gets before the agent commands QEMU to pivot to the
 // copy.
-const changingOver = " changing over"
+const pivotSuffix = " changing over"
 
 // MoveDisk implements hypervisor.VMs. Each call reads the progress from the domain, so an interrupted disk migration
 // can resume at any point.
 func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 	act := "move disk " + in.Order.Disk.Volume
-	from, err := placeOf(in.Order.Disk, in.Pools)
+	from, err := localVolumeOf(in.Order.Disk, in.Pools)
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
-	to, err := placeOf(in.Order.To, in.Pools)
+	to, err := localVolumeOf(in.Order.To, in.Pools)
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	if !fleet.IsVolumeName(to.volume) || to.volume == pooldir.Marker || filepath.Clean(to.path()) == filepath.Clean(from.path()) {
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid destination for a disk.", to.volume)
 	}
 	from.number = 1 + slices.IndexFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Order.Disk })
-	unlock, err := b.volumeLocks.alone(ctx, to.path())
+	unlock, err := b.volumeLocks.lockExclusive(ctx, to.path())
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer unlock()
-	release, err := b.volumeLocks.share(ctx, from.path())
+	release, err := b.volumeLocks.lockShared(ctx, from.path())
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer release()
-	b.assigned.note(in.Pools)
-	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
-		m := &moving{Backend: b, c: c, in: in, from: from, to: to}
-		m.in.Made, m.pivoted = strings.CutSuffix(in.Made, changingOver)
+	b.assignedPools.record(in.Pools)
+	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
+		m := &diskMove{Backend: b, c: c, in: in, from: from, to: to}
+		m.in.RecordedFile, m.pivoted = strings.CutSuffix(in.RecordedFile, pivotSuffix)
 		defer b.volumeChanged(from.pool)
 		defer b.volumeChanged(to.pool)
 		return m.run(ctx)
@@ -68,28 +68,28 @@ func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 }
 
 // seen is the current state of the domain during a disk migration.
-type seen struct {
-	sighted
+type moveState struct {
+	observedDomain
 	kept     *libvirtxml.Domain
 	keptDisk *libvirtxml.DomainDisk // nil: the persistent definition does not have the disk
 	liveDisk *libvirtxml.DomainDisk // nil: the guest is off or does not have the disk
 }
 
-func (m *moving) see(ctx context.Context) (seen, error) {
+func (m *diskMove) readState(ctx context.Context) (moveState, error) {
 	uuid, err := parseUUID(m.in.VM.ID)
 	if err != nil {
-		return seen{}, err
+		return moveState{}, err
 	}
-	m.domains.forget(uuid)
-	var out seen
-	if out.sighted, err = m.seeOn(ctx, m.c, m.in.VM.ID); err != nil {
+	m.domains.invalidate(uuid)
+	var out moveState
+	if out.observedDomain, err = m.readDomainOn(ctx, m.c, m.in.VM.ID); err != nil {
 		if is(err, golibvirt.ErrNoDomain) {
-			err = noDomain(m.in.VM.ID)
+			err = errNoDomain(m.in.VM.ID)
 		}
 		return out, err
 	}
-	if !out.ours {
-		return out, notOurs()
+	if !out.managed {
+		return out, errUnmanaged()
 	}
 	if out.kept, err = readXML(ctx, m.c, out.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure); err != nil {
 		return out, err
@@ -111,7 +111,7 @@ func (m *moving) see(ctx context.Context) (seen, error) {
 
 // diskIn finds the migrating disk in the definition by the old path, the new path or, failing both, the alias. It
 // returns nil if the definition does not have the disk.
-func (m *moving) diskIn(x *libvirtxml.Domain) *libvirtxml.DomainDisk {
+func (m *diskMove) diskIn(x *libvirtxml.Domain) *libvirtxml.DomainDisk {
 	if x.Devices == nil {
 		return nil
 	}
@@ -132,57 +132,57 @@ func (m *moving) diskIn(x *libvirtxml.Domain) *libvirtxml.DomainDisk {
 }
 
 // mirrors reports whether QEMU is copying the disk to the new path.
-func (m *moving) mirrors(d *libvirtxml.DomainDisk) bool {
+func (m *diskMove) isMirrored(d *libvirtxml.DomainDisk) bool {
 	return d != nil && d.Mirror != nil && sourcePath(d.Mirror.Source) == m.to.path()
 }
 
-func (m *moving) run(ctx context.Context) error {
-	s, err := m.see(ctx)
+func (m *diskMove) run(ctx context.Context) error {
+	s, err := m.readState(ctx)
 	if err != nil {
 		return err
 	}
-	if err := m.reached(s.sighted); err != nil {
-		return errors.Join(err, m.settleLost(ctx, s))
+	if err := m.refuseLost(s.observedDomain); err != nil {
+		return errors.Join(err, m.finishMoveOfLostGuest(ctx, s))
 	}
 	switch {
-	case s.live != nil && m.mirrors(s.liveDisk):
-		return m.follow(ctx)
+	case s.live != nil && m.isMirrored(s.liveDisk):
+		return m.waitForMirror(ctx)
 	case s.live != nil && s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path(), s.live == nil && m.definesNew(s):
-		return m.settle(ctx)
+		return m.finishMove(ctx)
 	case m.definesNew(s) && s.liveDisk != nil && pathOf(s.liveDisk) == m.from.path():
-		return m.putBack(ctx, s)
+		return m.restoreOldDisk(ctx, s)
 	case m.pivoted:
-		if err := m.refuseUncertain(ctx); err != nil {
+		if err := m.refuseUnknownOutcome(ctx); err != nil {
 			return err
 		}
 	}
 	if m.in.Stopped() {
-		return errors.Join(hypervisor.ErrStopped, m.clear(ctx))
+		return errors.Join(hypervisor.ErrStopped, m.removeFiles(ctx))
 	}
 	if m.pool, err = m.ownPool(ctx, m.c, m.to.pool); err != nil {
 		return err
 	}
-	if err := m.clear(ctx); err != nil {
+	if err := m.removeFiles(ctx); err != nil {
 		return err
 	}
-	h, err := m.movable(ctx, s)
+	h, err := m.checkMovable(ctx, s)
 	if err != nil {
 		return err
 	}
 	if s.live != nil {
-		return m.live(ctx, s, h)
+		return m.copyRunning(ctx, s, h)
 	}
-	return m.cold(ctx)
+	return m.copyStopped(ctx)
 }
 
 // definesNew reports whether the persistent definition names the new disk.
-func (m *moving) definesNew(s seen) bool {
+func (m *diskMove) definesNew(s moveState) bool {
 	return s.keptDisk != nil && pathOf(s.keptDisk) == m.to.path()
 }
 
 // putBack restores the old disk in the definition. It handles a guest that somebody started on the old disk just before
 // the definition changed to the copy.
-func (m *moving) putBack(ctx context.Context, s seen) error {
+func (m *diskMove) restoreOldDisk(ctx context.Context, s moveState) error {
 	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
 	if err != nil {
 		return err
@@ -190,25 +190,25 @@ func (m *moving) putBack(ctx context.Context, s seen) error {
 	back := *m
 	back.from, back.to = m.to, m.from
 	if s.applied == nil {
-		err = hypervisor.Refusal(hypervisor.Undefined())
+		err = hypervisor.Refusal(hypervisor.UndefinedFault())
 	} else {
-		err = back.rewrite(ctx, s)
+		err = back.redefineOnCopy(ctx, s)
 	}
 	unlock()
 	if err != nil {
 		return err
 	}
-	return m.revert(ctx, startedMeanwhile())
+	return m.revert(ctx, errStartedDuringCopy())
 }
 
 // refuseUncertain refuses to remove a copy that may have the guest's last writes. The guest ended during the pivot, and
 // libvirt does not report whether QEMU had already pivoted.
-func (m *moving) refuseUncertain(ctx context.Context) error {
-	file, err := bounded(ctx, func() (string, error) { return fileWord(m.to.path()) })
+func (m *diskMove) refuseUnknownOutcome(ctx context.Context) error {
+	file, err := withinLookPatience(ctx, func() (string, error) { return inodeText(m.to.path()) })
 	switch {
 	case isMissing(err):
 		return nil
-	case err != nil || file != m.in.Made:
+	case err != nil || file != m.in.RecordedFile:
 		return err // m.clear refuses a file of another origin
 	}
 	return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched from the old disk to the copy, so it is unknown which of the two files has the guest's last writes. "+
@@ -218,18 +218,18 @@ func (m *moving) refuseUncertain(ctx context.Context) error {
 
 // clear removes the files that this job created at the destination. It refuses if the destination has a file with the
 // same name that this job did not create.
-func (m *moving) clear(ctx context.Context) error {
+func (m *diskMove) removeFiles(ctx context.Context) error {
 	if err := m.removeVolume(ctx, m.c, m.to.partial()); err != nil {
 		return err
 	}
-	file, err := bounded(ctx, func() (string, error) { return fileWord(m.to.path()) })
+	file, err := withinLookPatience(ctx, func() (string, error) { return inodeText(m.to.path()) })
 	switch {
 	case isMissing(err):
 		return nil
 	case err != nil:
 		return err
-	case m.in.Made == "" || file != m.in.Made:
-		return hypervisor.VolumeTaken(m.to.volume, m.to.pool.Name)
+	case m.in.RecordedFile == "" || file != m.in.RecordedFile:
+		return hypervisor.RefuseTakenVolumeName(m.to.volume, m.to.pool.Name)
 	}
 	id, err := m.to.id(ctx)
 	if err != nil {
@@ -240,27 +240,27 @@ func (m *moving) clear(ctx context.Context) error {
 		return err
 	}
 	if len(users) > 0 {
-		return hypervisor.VolumeUsed(m.to.volume, users[0].domain)
+		return hypervisor.RefuseUsedVolume(m.to.volume, users[0].domain)
 	}
-	if err := notOpen(ctx, m.to); err != nil {
+	if err := checkNotOpen(ctx, m.to); err != nil {
 		return err
 	}
 	return m.removeVolume(ctx, m.c, m.to)
 }
 
 // begin records the identity of the copy's file while the file is still empty.
-func (m *moving) begin(ctx context.Context) error {
-	file, err := bounded(ctx, func() (string, error) { return fileWord(m.to.partial().path()) })
+func (m *diskMove) recordFile(ctx context.Context) error {
+	file, err := withinLookPatience(ctx, func() (string, error) { return inodeText(m.to.partial().path()) })
 	if err != nil {
 		return err
 	}
-	m.in.Made = file
-	return m.in.Begun(file)
+	m.in.RecordedFile = file
+	return m.in.RecordFile(file)
 }
 
 // revert undoes the migration and returns why. If libvirt does not answer or ctx has ended, revert changes nothing,
 // because the job is retried.
-func (m *moving) revert(ctx context.Context, why error) error {
+func (m *diskMove) revert(ctx context.Context, why error) error {
 	if errors.Is(why, hypervisor.ErrAway) || ctx.Err() != nil {
 		return why
 	}
@@ -269,14 +269,14 @@ func (m *moving) revert(ctx context.Context, why error) error {
 	moved, err := m.abortCopy(ctx)
 	switch {
 	case moved:
-		return m.settle(ctx)
+		return m.finishMove(ctx)
 	case err == nil && m.pivoted:
-		if err := m.refuseUncertain(ctx); err != nil {
+		if err := m.refuseUnknownOutcome(ctx); err != nil {
 			return err
 		}
 		fallthrough
 	case err == nil:
-		err = m.clear(ctx)
+		err = m.removeFiles(ctx)
 	}
 	if err != nil {
 		m.log.Warn("a reverted disk migration has left files", "vm", m.in.VM.ID, "volume", m.to.path(), "error", err)
@@ -290,11 +290,11 @@ func (m *moving) revert(ctx context.Context, why error) error {
 
 // abortCopy aborts QEMU's copy. It returns moved if the guest uses the new disk, or used the new disk when it ended. If
 // abortCopy sees the guest on the old disk, QEMU has not pivoted.
-func (m *moving) abortCopy(ctx context.Context) (moved bool, err error) {
-	tick := time.NewTicker(lookPeriod)
+func (m *diskMove) abortCopy(ctx context.Context) (moved bool, err error) {
+	tick := time.NewTicker(unplugPoll)
 	defer tick.Stop()
 	for {
-		s, err := m.see(ctx)
+		s, err := m.readState(ctx)
 		switch {
 		case err != nil:
 			return false, err
@@ -305,15 +305,15 @@ func (m *moving) abortCopy(ctx context.Context) (moved bool, err error) {
 		case s.liveDisk.Mirror == nil:
 			m.pivoted = false
 			return pathOf(s.liveDisk) == m.to.path(), nil
-		case !m.mirrors(s.liveDisk):
+		case !m.isMirrored(s.liveDisk):
 			return false, nil
 		}
 		err = m.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(s.ref, targetOf(s.liveDisk), 0) })
-		if err != nil && !answered(err) {
+		if err != nil && !isLibvirtError(err) {
 			return false, err
 		}
 		if err != nil {
-			switch gone, over, err := m.jobGone(ctx, s); {
+			switch gone, over, err := m.mirrorEnded(ctx, s); {
 			case err != nil || over:
 				return over, err
 			case gone:

@@ -80,12 +80,12 @@ func (m *mover) other(size string) fleet.Pool {
 	return p
 }
 
-func (m *mover) order(to fleet.Pool, mibPerSecond int64) hypervisor.MoveDisk {
+func (m *mover) moveJob(to fleet.Pool, mibPerSecond int64) hypervisor.MoveDisk {
 	return hypervisor.MoveDisk{
-		VM: m.vm, Pools: m.pools, Made: m.made, Stop: make(chan struct{}), Progress: func(int, string) {},
-		Order: fleet.MoveOrder{Disk: m.vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "disk.qcow2"}, RateBytes: mibPerSecond << 20},
-		Begun: func(file string) error { m.made = file; return nil },
-		Whole: func(fleet.Volref) error { return nil },
+		VM: m.vm, Pools: m.pools, RecordedFile: m.made, Stop: make(chan struct{}), Progress: func(int, string) {},
+		Order: fleet.MoveParams{Disk: m.vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "disk.qcow2"}, RateBytes: mibPerSecond << 20},
+		RecordFile: func(file string) error { m.made = file; return nil },
+		RecordDisk: func(fleet.Volref) error { return nil },
 	}
 }
 
@@ -170,7 +170,7 @@ func (w *writer) last() int {
 }
 
 // more waits until the guest has written at least n more blocks.
-func (m *mover) more(w *writer, when string, n int) {
+func (m *mover) waitForWrites(w *writer, when string, n int) {
 	m.t.Helper()
 	from := w.last()
 	waitFor(m.t, "the guest writes, "+when, func() bool { return w.last() >= from+n })
@@ -183,28 +183,28 @@ func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 	m := newMover(t, 48)
 	to, full := m.other(""), m.other("16m")
 	w := m.writing()
-	m.more(w, "before", 5)
+	m.waitForWrites(w, "before", 5)
 
-	err := m.MoveDisk(t.Context(), m.order(full, 0))
+	err := m.MoveDisk(t.Context(), m.moveJob(full, 0))
 	if err == nil || !strings.Contains(err.Error(), "full") && !strings.Contains(err.Error(), "No space left") {
 		t.Fatalf("to a pool without room: %v", err)
 	}
 	m.wantAt("after a pool without room", m.pool)
 	m.wantNothingIn("after a pool without room", full)
-	m.more(w, "after a pool without room", 5)
+	m.waitForWrites(w, "after a pool without room", 5)
 
 	// The copy is slow enough that a busy machine can cancel it before it is complete.
-	back, stop := m.order(to, 1), make(chan struct{})
+	back, stop := m.moveJob(to, 1), make(chan struct{})
 	back.Stop, back.Progress = stop, once(func() { close(stop) })
 	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, hypervisor.ErrStopped) {
 		t.Fatalf("cancelled: %v", err)
 	}
 	m.wantAt("cancelled", m.pool)
 	m.wantNothingIn("cancelled", to)
-	m.more(w, "after the cancel", 5)
+	m.waitForWrites(w, "after the cancel", 5)
 
 	// The agent ends during the copy. QEMU continues to copy, and the next agent waits for the copy.
-	cut := m.order(to, 1)
+	cut := m.moveJob(to, 1)
 	ctx, end := context.WithCancel(t.Context())
 	cut.Progress = once(end)
 	if err := m.MoveDisk(ctx, cut); err == nil || errors.Is(err, hypervisor.ErrStopped) {
@@ -213,11 +213,11 @@ func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 	if xml := virsh(t, "dumpxml", string(m.vm.ID)); !strings.Contains(xml, "<mirror") {
 		t.Fatalf("QEMU does not continue the copy:\n%s", xml)
 	}
-	m.more(w, "between two agents", 5)
+	m.waitForWrites(w, "between two agents", 5)
 	virsh(t, "blockjob", string(m.vm.ID), "vda", "--bandwidth", "64")
 	next := open(t)
-	again := m.order(to, 8)
-	again.Begun = func(file string) error {
+	again := m.moveJob(to, 8)
+	again.RecordFile = func(file string) error {
 		if !strings.HasPrefix(file, m.made) {
 			t.Errorf("the copy started again, as %s", file)
 		}
@@ -226,12 +226,12 @@ func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 	m.ok(next.MoveDisk(t.Context(), again))
 	m.ok(next.Close())
 	m.wantAt("moved", to)
-	m.more(w, "on the new disk", 20)
+	m.waitForWrites(w, "on the new disk", 20)
 	acked := w.last()
 	m.ok(m.StopVM(t.Context(), m.vm.ID))
 	m.wantAt("off", to)
-	m.holds(filepath.Join(to.Spec.Path, "disk.qcow2"), acked)
-	m.ok(m.DeleteVolume(t.Context(), m.work("disk.qcow2", fleet.VolumeOrder{}))) // the old volume belongs to no VM
+	m.wantBlocks(filepath.Join(to.Spec.Path, "disk.qcow2"), acked)
+	m.ok(m.DeleteVolume(t.Context(), m.volumeJob("disk.qcow2", fleet.VolumeParams{}))) // the old volume belongs to no VM
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
 	m.ok(m.StopVM(t.Context(), m.vm.ID))
 }
@@ -243,7 +243,7 @@ func once(do func()) hypervisor.Progress {
 }
 
 // holds requires that the disk has every block that the guest acknowledged.
-func (m *mover) holds(disk string, acked int) {
+func (m *mover) wantBlocks(disk string, acked int) {
 	m.t.Helper()
 	run(m.t, "qemu-img", "check", disk)
 	raw := filepath.Join(m.t.TempDir(), "raw")
@@ -280,19 +280,19 @@ func TestColdDiskMigrationKeepsSourceUntilDone(t *testing.T) {
 			t.Fatalf("%s: the disk has changed", when)
 		}
 	}
-	if err := m.MoveDisk(t.Context(), m.order(full, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "free on this host") {
+	if err := m.MoveDisk(t.Context(), m.moveJob(full, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "free on this host") {
 		t.Fatalf("to a pool without room: %v", err)
 	}
 	whole("without room", full)
 
-	back, stop := m.order(to, 8), make(chan struct{})
+	back, stop := m.moveJob(to, 8), make(chan struct{})
 	back.Stop, back.Progress = stop, once(func() { close(stop) })
 	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, hypervisor.ErrStopped) {
 		t.Fatalf("cancelled: %v", err)
 	}
 	whole("cancelled", to)
 
-	cut := m.order(to, 8)
+	cut := m.moveJob(to, 8)
 	ctx, end := context.WithCancel(t.Context())
 	cut.Progress = once(end)
 	if err := m.MoveDisk(ctx, cut); err == nil || errors.Is(err, hypervisor.ErrStopped) {
@@ -300,7 +300,7 @@ func TestColdDiskMigrationKeepsSourceUntilDone(t *testing.T) {
 	}
 	m.wantAt("interrupted", m.pool)
 	begun := m.made
-	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
+	m.ok(m.MoveDisk(t.Context(), m.moveJob(to, 0)))
 	m.wantAt("moved", to)
 	if m.made == "" || begun == "" {
 		t.Error("the copy's file was not recorded")
@@ -310,7 +310,7 @@ func TestColdDiskMigrationKeepsSourceUntilDone(t *testing.T) {
 	if string(moved) != string(before) {
 		t.Error("the copy differs")
 	}
-	m.ok(m.DeleteVolume(t.Context(), m.work("disk.qcow2", fleet.VolumeOrder{})))
+	m.ok(m.DeleteVolume(t.Context(), m.volumeJob("disk.qcow2", fleet.VolumeParams{})))
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
 	m.ok(m.StopVM(t.Context(), m.vm.ID))
 }
@@ -325,7 +325,7 @@ func TestColdDiskMigrationAbortsWhenDiskChanges(t *testing.T) {
 		"written to": func() { run(t, "qemu-io", "-f", "qcow2", "-c", "write -P 7 1M 64k", m.at("disk.qcow2")) },
 		"started":    func() { virsh(t, "start", string(m.vm.ID)) },
 	} {
-		in := m.order(to, 8)
+		in := m.moveJob(to, 8)
 		in.Progress = once(do)
 		if err := m.MoveDisk(t.Context(), in); fleet.CodeOf(err) != fleet.Conflict {
 			t.Fatalf("%s: %v", how, err)
@@ -347,7 +347,7 @@ func TestDiskMigrationRefusedWhenStateIsInOtherFiles(t *testing.T) {
 	id := string(m.vm.ID)
 	refused := func(how, want string) {
 		t.Helper()
-		if err := m.MoveDisk(t.Context(), m.order(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), want) {
+		if err := m.MoveDisk(t.Context(), m.moveJob(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", how, err)
 		}
 		m.wantNothingIn(how, to)
@@ -370,6 +370,6 @@ func TestDiskMigrationRefusedWhenStateIsInOtherFiles(t *testing.T) {
 	virsh(t, "blockcopy", id, "vda", filepath.Join(t.TempDir(), "theirs"), "--transient-job", "--wait")
 	refused("with a foreign copy", "blockjob")
 	virsh(t, "blockjob", id, "vda", "--abort")
-	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
+	m.ok(m.MoveDisk(t.Context(), m.moveJob(to, 0)))
 	m.wantAt("afterwards", to)
 }

@@ -15,13 +15,13 @@ import (
 
 // movable refuses a disk if a copy of the disk's file would be incomplete, or if another VM or volume needs the old
 // file. It returns the header of the disk's file.
-func (m *moving) movable(ctx context.Context, s seen) (header, error) {
+func (m *diskMove) checkMovable(ctx context.Context, s moveState) (header, error) {
 	refuse := func(format string, args ...any) (header, error) {
 		return header{}, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: %s", m.from.number, m.from.volume, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case s.transient:
-		return header{}, hypervisor.Refusal(hypervisor.Undefined())
+		return header{}, hypervisor.Refusal(hypervisor.UndefinedFault())
 	case s.applied == nil || !hasRef(s.applied.Spec, m.from.ref()) || s.keptDisk == nil:
 		return refuse("the VM's definition on this host does not have the disk. Reapply the VM's configuration first.")
 	case pathOf(s.keptDisk) != m.from.path() || s.live != nil && (s.liveDisk == nil || pathOf(s.liveDisk) != m.from.path()):
@@ -71,9 +71,9 @@ func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 		return refuse("the disk's file is invalid: %s.", f.Fault)
 	}
 	if s.live != nil {
-		n, err := bounded(ctx, func() (uint32, error) { return snapshotsIn(m.from.path()) })
+		n, err := withinLookPatience(ctx, func() (uint32, error) { return snapshotsIn(m.from.path()) })
 		if err != nil || n > 0 {
-			return header{}, cmpErr(err, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: the disk's file has %d internal snapshots, which would be lost. Delete the snapshots with qemu-img, or move the disk while the VM is off.", m.from.number, m.from.volume, n))
+			return header{}, firstError(err, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: the disk's file has %d internal snapshots, which would be lost. Delete the snapshots with qemu-img, or move the disk while the VM is off.", m.from.number, m.from.volume, n))
 		}
 	}
 	all, err := m.inventory(ctx, m.c)
@@ -94,7 +94,7 @@ func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 	return f.header, err
 }
 
-func cmpErr(first, second error) error {
+func firstError(first, second error) error {
 	if first != nil {
 		return first
 	}

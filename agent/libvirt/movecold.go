@@ -15,7 +15,7 @@ import (
 )
 
 // cold copies the disk of a stopped guest, verifies the copy and changes the definition to the copy.
-func (m *moving) cold(ctx context.Context) error {
+func (m *diskMove) copyStopped(ctx context.Context) error {
 	before, err := m.unusedFile(ctx)
 	if err != nil {
 		return err
@@ -31,47 +31,47 @@ func (m *moving) cold(ctx context.Context) error {
 		err = hypervisor.ErrStopped // a small disk may be complete before the copy notices the stop
 	}
 	if err == nil {
-		_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(m.to) })
+		_, err = withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(m.to) })
 	}
 	if err != nil {
 		return m.revert(ctx, err)
 	}
 	m.refreshPool(ctx, m.c, m.pool)
-	return m.changeOver(ctx, before)
+	return m.redefineStopped(ctx, before)
 }
 
 // unusedFile returns the state of the disk's file. It fails if somebody writes to the file.
-func (m *moving) unusedFile(ctx context.Context) (volumeFile, error) {
+func (m *diskMove) unusedFile(ctx context.Context) (volumeFile, error) {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	if err == nil {
-		err = m.unwritten(ctx, m.c, m.from, f.id)
+		err = m.checkUnwritten(ctx, m.c, m.from, f.id)
 	}
 	if err == nil {
-		err = notOpen(ctx, m.from)
+		err = checkNotOpen(ctx, m.from)
 	}
 	return f, err
 }
 
 // writeCopy copies the disk to the partial name of the destination volume.
-func (m *moving) writeCopy(ctx context.Context, was volumeFile) error {
-	dst, err := bounded(ctx, func() (*os.File, error) {
+func (m *diskMove) writeCopy(ctx context.Context, was volumeFile) error {
+	dst, err := withinLookPatience(ctx, func() (*os.File, error) {
 		return os.OpenFile(m.to.partial().path(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	})
 	if err != nil {
 		return err
 	}
-	if err := m.begin(ctx); err != nil {
+	if err := m.recordFile(ctx); err != nil {
 		dst.Close()
 		return err
 	}
-	if free, err := bounded(ctx, func() (int64, error) { return freeBytes(dst) }); err == nil && free < was.alloc {
+	if free, err := withinLookPatience(ctx, func() (int64, error) { return freeBytes(dst) }); err == nil && free < was.alloc {
 		dst.Close()
 		return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the disk needs %s. Free space in the pool first.", m.to.pool.Name, fleet.Bytes(free), fleet.Bytes(was.alloc))
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer whenClosed(m.in.Stop, func() { cancel(hypervisor.ErrStopped) })()
-	err = patiently(ctx, func() error {
+	err = waitUnlessHung(ctx, func() error {
 		defer dst.Close()
 		return m.copyAndCheck(ctx, dst, was)
 	})
@@ -81,7 +81,7 @@ func (m *moving) writeCopy(ctx context.Context, was volumeFile) error {
 	return err
 }
 
-func (m *moving) copyAndCheck(ctx context.Context, dst *os.File, was volumeFile) error {
+func (m *diskMove) copyAndCheck(ctx context.Context, dst *os.File, was volumeFile) error {
 	src, err := openImage(m.from.path(), false)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (m *moving) copyAndCheck(ctx context.Context, dst *os.File, was volumeFile)
 	defer src.Close()
 	meter := func(act string, from, share int) *transfer.Meter {
 		return &transfer.Meter{Total: was.bytes, Report: func(done, total, rate int64) {
-			percent, note := hypervisor.Copied(fmt.Sprintf("%s disk %d", act, m.from.number), done, total, rate)
+			percent, note := hypervisor.FormatCopyProgress(fmt.Sprintf("%s disk %d", act, m.from.number), done, total, rate)
 			m.in.Progress(from+percent*share/100, note)
 		}}
 	}
@@ -102,22 +102,22 @@ func (m *moving) copyAndCheck(ctx context.Context, dst *os.File, was volumeFile)
 
 // changeOver changes the definition to the copy. If somebody starts the guest with virsh during the change, changeOver
 // restores the old definition.
-func (m *moving) changeOver(ctx context.Context, before volumeFile) error {
-	s, err := m.see(ctx)
+func (m *diskMove) redefineStopped(ctx context.Context, before volumeFile) error {
+	s, err := m.readState(ctx)
 	if err != nil {
 		return err
 	}
 	if s.live != nil || s.keptDisk == nil || pathOf(s.keptDisk) != m.from.path() {
-		return m.revert(ctx, startedMeanwhile())
+		return m.revert(ctx, errStartedDuringCopy())
 	}
 	was, err := s.kept.Marshal()
 	if err != nil {
 		return err
 	}
-	if err := m.settle(ctx); err != nil {
+	if err := m.finishMove(ctx); err != nil {
 		return m.revert(ctx, err)
 	}
-	s, err = m.see(ctx)
+	s, err = m.readState(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,16 +131,16 @@ func (m *moving) changeOver(ctx context.Context, before volumeFile) error {
 	if err := m.define(ctx, back); err != nil {
 		return err
 	}
-	return m.revert(ctx, startedMeanwhile())
+	return m.revert(ctx, errStartedDuringCopy())
 }
 
 // writtenSince reports whether the old file was modified since before. It returns false for a missing file.
-func (m *moving) writtenSince(ctx context.Context, before volumeFile) bool {
+func (m *diskMove) writtenSince(ctx context.Context, before volumeFile) bool {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	return err == nil && !f.modified.Equal(before.modified)
 }
 
-func startedMeanwhile() error {
+func errStartedDuringCopy() error {
 	return fleet.Errorf(fleet.Conflict, "Somebody started or changed the VM while its disk was being copied. The disk was not moved; move the disk again.")
 }
 
@@ -159,11 +159,11 @@ func whenClosed(c <-chan struct{}, do func()) (forget func()) {
 
 // leaveAfter is how long file operations may continue after ctx ended. After this time, the agent abandons hanging
 // storage.
-const leaveAfter = 10 * time.Second
+const abandonAfter = 10 * time.Second
 
 // patiently runs work, which must check ctx, and waits for the result. It returns an error if the storage still hangs
 // leaveAfter after ctx ended.
-func patiently(ctx context.Context, work func() error) error {
+func waitUnlessHung(ctx context.Context, work func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- work() }()
 	select {
@@ -174,7 +174,7 @@ func patiently(ctx context.Context, work func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(leaveAfter):
+	case <-time.After(abandonAfter):
 		return fmt.Errorf("the storage did not answer in time: %w", ctx.Err())
 	}
 }

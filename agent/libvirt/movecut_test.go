@@ -22,7 +22,7 @@ func TestCopyNotDeletedWhenGuestEndsDuringPivot(t *testing.T) {
 	m.apply(m.vm)
 	id := string(m.vm.ID)
 	ending := func(how func()) error {
-		in := m.order(to, 0)
+		in := m.moveJob(to, 0)
 		in.Progress = func(_ int, note string) {
 			if strings.HasPrefix(note, "switching") {
 				how()
@@ -40,9 +40,9 @@ func TestCopyNotDeletedWhenGuestEndsDuringPivot(t *testing.T) {
 	}
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
 	kept("ended", ending(func() { virsh(t, "destroy", id) }))
-	kept("the retried job", m.MoveDisk(t.Context(), m.order(to, 0)))
+	kept("the retried job", m.MoveDisk(t.Context(), m.moveJob(to, 0)))
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
-	kept("while it runs again", m.MoveDisk(t.Context(), m.order(to, 0)))
+	kept("while it runs again", m.MoveDisk(t.Context(), m.moveJob(to, 0)))
 
 	m.ok(os.Remove(filepath.Join(to.Spec.Path, "disk.qcow2"))) // as an operator does after the comparison
 	m.made = ""
@@ -66,12 +66,12 @@ func TestInterruptedDiskMigrationRestoresOldDisk(t *testing.T) {
 		return file
 	}
 	before := definition("before")
-	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
+	m.ok(m.MoveDisk(t.Context(), m.moveJob(to, 0)))
 	after := definition("after")
 	virsh(t, "define", before)
 	virsh(t, "start", string(m.vm.ID))
 	virsh(t, "define", after)
-	if err := m.MoveDisk(t.Context(), m.order(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Somebody started or changed the VM") {
+	if err := m.MoveDisk(t.Context(), m.moveJob(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Somebody started or changed the VM") {
 		t.Fatalf("the retried job: %v", err)
 	}
 	m.wantAt("restored", m.pool)
@@ -86,14 +86,14 @@ func TestDiskMigrationAfterPivotWaitsForDefinition(t *testing.T) {
 	m.apply(m.vm)
 	inTheWay := filepath.Join("/etc/libvirt/qemu", m.vm.Name+".xml.new") // libvirt's temporary name of the definition
 	m.ok(os.Mkdir(inTheWay, 0o700))
-	if err := m.MoveDisk(t.Context(), m.order(to, 0)); err == nil || fleet.CodeOf(err) == fleet.Unavailable {
+	if err := m.MoveDisk(t.Context(), m.moveJob(to, 0)); err == nil || fleet.CodeOf(err) == fleet.Unavailable {
 		t.Fatalf("of a VM that is off: %v", err)
 	}
 	m.wantAt("off, definition not writable", m.pool)
 	m.wantNothingIn("off, definition not writable", to)
 	m.ok(os.Remove(inTheWay))
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
-	in := m.order(to, 0)
+	in := m.moveJob(to, 0)
 	in.Progress = func(_ int, note string) {
 		if strings.HasPrefix(note, "switching") {
 			m.ok(os.Mkdir(inTheWay, 0o700))
@@ -104,7 +104,7 @@ func TestDiskMigrationAfterPivotWaitsForDefinition(t *testing.T) {
 		t.Fatalf("without room for its definition: %v", err)
 	}
 	m.ok(os.Remove(inTheWay))
-	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
+	m.ok(m.MoveDisk(t.Context(), m.moveJob(to, 0)))
 	m.wantAt("afterwards", to)
 }
 
@@ -117,7 +117,7 @@ func TestInterruptedMigrationRemovesFilters(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "filter.xml")
 	f.ok(os.WriteFile(file, []byte("<filter name='"+name+"' chain='root'/>"), 0o600))
 	virsh(t, "nwfilter-define", file)
-	in := hypervisor.MigrateVM{VM: vm, Arrived: func(context.Context) error { return nil }, Progress: func(int, string) {}}
+	in := hypervisor.MigrateVM{VM: vm, WaitArrived: func(context.Context) error { return nil }, Progress: func(int, string) {}}
 	f.ok(f.MigrateVM(t.Context(), in))
 	if all := virsh(t, "nwfilter-list"); strings.Contains(all, name) {
 		virsh(t, "nwfilter-undefine", name)

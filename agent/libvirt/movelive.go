@@ -16,26 +16,26 @@ import (
 // live makes QEMU copy the disk of a running guest. The copy has the final file name from the start, because QEMU
 // cannot rename an open file. The agent recognizes an incomplete copy by the recorded identity of the file and by the
 // mirror in the domain's definition.
-func (m *moving) live(ctx context.Context, s seen, h header) error {
-	w := &working{Backend: m.Backend, place: m.to, c: m.c, pool: m.pool}
-	if err := w.define(ctx, newVolume{format: "qcow2", size: h.Size}); err != nil {
+func (m *diskMove) copyRunning(ctx context.Context, s moveState, h header) error {
+	w := &volumeJob{Backend: m.Backend, localVolume: m.to, c: m.c, pool: m.pool}
+	if err := w.createEmpty(ctx, newVolume{format: "qcow2", size: h.Size}); err != nil {
 		return err
 	}
-	if err := m.begin(ctx); err != nil {
+	if err := m.recordFile(ctx); err != nil {
 		return m.revert(ctx, err)
 	}
-	if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(m.to) }); err != nil {
+	if _, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(m.to) }); err != nil {
 		return m.revert(ctx, err)
 	}
 	m.refreshPool(ctx, m.c, m.pool)
-	if err := m.mirror(ctx, s); err != nil {
+	if err := m.startMirror(ctx, s); err != nil {
 		return m.revert(ctx, err)
 	}
-	return m.follow(ctx)
+	return m.waitForMirror(ctx)
 }
 
 // mirror starts QEMU's copy as a transient block job, which libvirt requires for a persistent domain.
-func (m *moving) mirror(ctx context.Context, s seen) error {
+func (m *diskMove) startMirror(ctx context.Context, s moveState) error {
 	dest := libvirtxml.DomainDisk{
 		Device: "disk", Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2"},
 		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: m.to.path()}},
@@ -61,36 +61,36 @@ func (m *moving) mirror(ctx context.Context, s seen) error {
 const followPeriod = 500 * time.Millisecond
 
 // follow waits for QEMU's copy and pivots the guest to the copy once the copy is complete.
-func (m *moving) follow(ctx context.Context) error {
+func (m *diskMove) waitForMirror(ctx context.Context) error {
 	tick := time.NewTicker(followPeriod)
 	defer tick.Stop()
-	var last copied
+	var last copyProgress
 	for {
-		s, err := m.see(ctx)
+		s, err := m.readState(ctx)
 		if err != nil {
 			return err
 		}
 		d := s.liveDisk
-		if s.live != nil && m.mirrors(d) {
-			switch gone, over, err := m.jobGone(ctx, s); {
+		if s.live != nil && m.isMirrored(d) {
+			switch gone, over, err := m.mirrorEnded(ctx, s); {
 			case err != nil:
 				return err
 			case over:
-				return m.settle(ctx)
+				return m.finishMove(ctx)
 			case gone:
-				return m.revert(ctx, ghost("the disk"))
+				return m.revert(ctx, errGhostJob("the disk"))
 			}
 		}
 		switch {
 		case s.live == nil && m.definesNew(s):
-			return m.settle(ctx) // the guest ended after the pivot
+			return m.finishMove(ctx) // the guest ended after the pivot
 		case s.live == nil || d == nil:
 			return m.revert(ctx, fleet.Errorf(fleet.Conflict, "The guest was powered off while its disk was being moved. The disk was not moved; move the disk again."))
 		case d.Mirror == nil && pathOf(d) == m.to.path():
-			return m.settle(ctx)
+			return m.finishMove(ctx)
 		case d.Mirror == nil:
-			return m.revert(ctx, m.gaveUp(ctx, s))
-		case !m.mirrors(d):
+			return m.revert(ctx, m.mirrorFailure(ctx, s))
+		case !m.isMirrored(d):
 			return fleet.Errorf(fleet.Conflict, "The host is already copying the disk (virsh blockjob). End that copy first.")
 		case m.in.Stopped():
 			return m.revert(ctx, hypervisor.ErrStopped)
@@ -114,13 +114,13 @@ func (m *moving) follow(ctx context.Context) error {
 
 // pivot switches the guest to the new disk. It records the switch first, because the old disk may miss the guest's
 // later writes. If the record cannot be written, pivot does not start the switch.
-func (m *moving) pivot(ctx context.Context, s seen) error {
+func (m *diskMove) pivot(ctx context.Context, s moveState) error {
 	m.in.Progress(99, "switching to the new disk")
 	if !m.pivoted {
-		if err := m.in.Begun(m.in.Made + changingOver); err != nil {
+		if err := m.in.RecordFile(m.in.RecordedFile + pivotSuffix); err != nil {
 			return err
 		}
-		if err := m.in.Whole(m.to.ref()); err != nil {
+		if err := m.in.RecordDisk(m.to.ref()); err != nil {
 			return err
 		}
 		m.pivoted = true
@@ -132,61 +132,61 @@ func (m *moving) pivot(ctx context.Context, s seen) error {
 
 // jobGone detects a copy that libvirt still lists although QEMU has ended it. libvirtd had stopped before QEMU ended
 // the copy. gone reports that QEMU has no such job; over reports that QEMU uses the new disk.
-func (m *moving) jobGone(ctx context.Context, s seen) (gone, over bool, err error) {
+func (m *diskMove) mirrorEnded(ctx context.Context, s moveState) (gone, over bool, err error) {
 	for began := time.Now(); time.Since(began) < ghostPatience; {
 		found, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (int32, error) {
 			found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(s.liveDisk), 0)
 			return found, err
 		})
-		if err != nil && answered(err) {
+		if err != nil && isLibvirtError(err) {
 			return false, false, nil // the guest has just ended, and the next check shows the result
 		}
 		if err != nil || found != 0 {
 			return false, false, err
 		}
-		if s, err = m.see(ctx); err != nil || s.live == nil || !m.mirrors(s.liveDisk) {
+		if s, err = m.readState(ctx); err != nil || s.live == nil || !m.isMirrored(s.liveDisk) {
 			return false, false, err // the copy or the guest has just ended; the next check shows the result
 		}
-		if err := later(ctx); err != nil {
+		if err := waitLookPeriod(ctx); err != nil {
 			return false, false, err
 		}
 	}
-	over, err = m.onNew(ctx, s)
+	over, err = m.usesNewDisk(ctx, s)
 	return err == nil, over, err
 }
 
 // onNew asks QEMU whether the guest uses the new disk.
-func (m *moving) onNew(ctx context.Context, s seen) (bool, error) {
-	return m.changedTo(ctx, m.c, s.sighted, m.from.path(), m.to.path())
+func (m *diskMove) usesNewDisk(ctx context.Context, s moveState) (bool, error) {
+	return m.diskChangedTo(ctx, m.c, s.observedDomain, m.from.path(), m.to.path())
 }
 
 // settleLost handles a guest that libvirt lost during the pivot. If the guest's QEMU runs and uses the new disk,
 // settleLost changes the definition to the new disk.
-func (m *moving) settleLost(ctx context.Context, s seen) error {
+func (m *diskMove) finishMoveOfLostGuest(ctx context.Context, s moveState) error {
 	if !m.pivoted {
 		return nil
 	}
-	over, err := m.onNew(ctx, s)
+	over, err := m.usesNewDisk(ctx, s)
 	if err != nil || !over {
 		return err
 	}
-	return m.settle(ctx)
+	return m.finishMove(ctx)
 }
 
 // copied is the progress of QEMU's copy at a point in time.
-type copied struct {
+type copyProgress struct {
 	done int64
 	at   time.Time
 }
 
 // reportProgress reports the copy's progress if it has advanced.
-func (m *moving) reportProgress(ctx context.Context, ref golibvirt.Domain, dev string, last copied) (copied, error) {
+func (m *diskMove) reportProgress(ctx context.Context, ref golibvirt.Domain, dev string, last copyProgress) (copyProgress, error) {
 	type info struct{ done, total int64 }
 	now, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (info, error) {
 		_, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, dev, 0)
 		return info{int64(done), int64(total)}, err
 	})
-	if err != nil && answered(err) {
+	if err != nil && isLibvirtError(err) {
 		return last, nil // the copy or the guest has just ended; the next check shows the result
 	}
 	if err != nil || now.done == last.done {
@@ -196,16 +196,16 @@ func (m *moving) reportProgress(ctx context.Context, ref golibvirt.Domain, dev s
 	if !last.at.IsZero() {
 		rate = int64(float64(now.done-last.done) / time.Since(last.at).Seconds())
 	}
-	m.in.Progress(hypervisor.Copied(fmt.Sprintf("copying disk %d", m.from.number), now.done, now.total, max(0, rate)))
-	return copied{now.done, time.Now()}, nil
+	m.in.Progress(hypervisor.FormatCopyProgress(fmt.Sprintf("copying disk %d", m.from.number), now.done, now.total, max(0, rate)))
+	return copyProgress{now.done, time.Now()}, nil
 }
 
 // leastRoom is the free space, in bytes, below which storage counts as full.
-const leastRoom = 4 << 20
+const minFreeBytes = 4 << 20
 
 // gaveUp returns the likely reason why QEMU's copy ended early. libvirt does not record the reason.
-func (m *moving) gaveUp(ctx context.Context, s seen) error {
-	free, err := bounded(ctx, func() (int64, error) {
+func (m *diskMove) mirrorFailure(ctx context.Context, s moveState) error {
+	free, err := withinLookPatience(ctx, func() (int64, error) {
 		f, err := os.Open(m.to.pool.Spec.Path)
 		if err != nil {
 			return 0, err
@@ -213,7 +213,7 @@ func (m *moving) gaveUp(ctx context.Context, s seen) error {
 		defer f.Close()
 		return freeBytes(f)
 	})
-	if err == nil && free < leastRoom {
+	if err == nil && free < minFreeBytes {
 		return fleet.Errorf(fleet.Conflict, "The pool %s is full: No space left on device. The disk was not moved. Free space in the pool, and move the disk again.", m.to.pool.Name)
 	}
 	return fleet.Errorf(fleet.Conflict, "QEMU or somebody on the host (virsh blockjob --abort) stopped the copy. The disk was not moved. The host's /var/log/libvirt/qemu/%s.log may say why.", s.ref.Name)

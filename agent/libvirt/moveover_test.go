@@ -33,10 +33,10 @@ func TestDiskMigrationSurvivesLibvirtdKilledDuringPivot(t *testing.T) {
 			to := m.other("")
 			m.apply(m.vm)
 			m.ok(m.StartVM(t.Context(), m.vm.ID))
-			pid := qemuOf(t, m.vm)
+			pid := qemuPIDOf(t, m.vm)
 			t.Cleanup(func() { endQEMU(t, pid) })
-			in := m.order(to, 0)
-			in.Whole = func(fleet.Volref) error { panic(errKilled) } // the pivot is recorded, but QEMU gets no command
+			in := m.moveJob(to, 0)
+			in.RecordDisk = func(fleet.Volref) error { panic(errKilled) } // the pivot is recorded, but QEMU gets no command
 			cutOff(t, func() error { return m.MoveDisk(t.Context(), in) })
 			stopLibvirtd(t)
 			back := sync.OnceFunc(func() { startLibvirtd(t) })
@@ -46,12 +46,12 @@ func TestDiskMigrationSurvivesLibvirtdKilledDuringPivot(t *testing.T) {
 			q.write('b')
 			q.sock.Close()
 			if a.lost {
-				text := regexp.MustCompile(`<mirror type='file'.* job='[^>]*>`).ReplaceAllString(string(must(os.ReadFile(runOf(m.vm)))), "<mirror type='file' job=''>")
-				m.ok(os.WriteFile(runOf(m.vm), []byte(text), 0o600))
+				text := regexp.MustCompile(`<mirror type='file'.* job='[^>]*>`).ReplaceAllString(string(must(os.ReadFile(statusFileOf(m.vm)))), "<mirror type='file' job=''>")
+				m.ok(os.WriteFile(statusFileOf(m.vm), []byte(text), 0o600))
 			}
 			back()
 			waitFor(t, "the backend has reconnected to libvirt", func() bool { _, _, err := m.VM(t.Context(), m.vm.ID); return err == nil })
-			err := m.MoveDisk(t.Context(), m.order(to, 0))
+			err := m.MoveDisk(t.Context(), m.moveJob(to, 0))
 			if a.want == "" && err != nil || a.want != "" && (fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), a.want)) {
 				t.Fatalf("the retried job: %v, want %q", err, a.want)
 			}

@@ -14,13 +14,13 @@ import (
 
 // settle changes the definition to the new disk. The guest must use the new disk already, or nobody may use the old
 // disk.
-func (m *moving) settle(ctx context.Context) error {
+func (m *diskMove) finishMove(ctx context.Context) error {
 	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	s, err := m.see(ctx)
+	s, err := m.readState(ctx)
 	if err != nil {
 		return err
 	}
@@ -30,15 +30,15 @@ func (m *moving) settle(ctx context.Context) error {
 	if err := m.verify(ctx, s); err != nil {
 		return err
 	}
-	if err := m.in.Whole(m.to.ref()); err != nil {
+	if err := m.in.RecordDisk(m.to.ref()); err != nil {
 		return err
 	}
 	if hasRef(s.applied.Spec, m.to.ref()) && pathOf(s.keptDisk) == m.to.path() && aliasOf(s.keptDisk.Alias) == diskAlias(m.to.ref()) {
 		return nil // an earlier attempt completed this
 	}
 	over := m.definesNew(s) || s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path()
-	err = m.rewrite(ctx, s)
-	if err != nil && over && answered(err) {
+	err = m.redefineOnCopy(ctx, s)
+	if err != nil && over && isLibvirtError(err) {
 		// The job must not fail: after a failed job the portal would believe that the VM uses the old disk.
 		return fleet.Errorf(fleet.Unavailable, "The VM is on its new disk, %s in pool %s, but its definition cannot be written. The agent retries until the write succeeds: %s", m.to.volume, m.to.pool.Name, err)
 	}
@@ -46,7 +46,7 @@ func (m *moving) settle(ctx context.Context) error {
 }
 
 // verify checks that the new disk is complete and has no backing file.
-func (m *moving) verify(ctx context.Context, s seen) error {
+func (m *diskMove) verify(ctx context.Context, s moveState) error {
 	f, err := m.volumeFile(ctx, m.c, m.to)
 	if err != nil {
 		return err
@@ -67,8 +67,8 @@ func (m *moving) verify(ctx context.Context, s seen) error {
 	return err
 }
 
-func (m *moving) rewrite(ctx context.Context, s seen) error {
-	defer m.domains.forget(s.ref.UUID)
+func (m *diskMove) redefineOnCopy(ctx context.Context, s moveState) error {
+	defer m.domains.invalidate(s.ref.UUID)
 	d := s.keptDisk
 	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: m.to.path()}}
 	d.Alias = &libvirtxml.DomainAlias{Name: diskAlias(m.to.ref())}
@@ -77,7 +77,7 @@ func (m *moving) rewrite(ctx context.Context, s seen) error {
 		d.Driver.Cache = ""
 	}
 	stamp := s.mark
-	text, err := json.Marshal(m.applied(*s.applied))
+	text, err := json.Marshal(m.movedSpec(*s.applied))
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (m *moving) rewrite(ctx context.Context, s seen) error {
 }
 
 // applied returns the applied spec with the disk at its new pool and volume.
-func (m *moving) applied(was hypervisor.Applied) hypervisor.Applied {
+func (m *diskMove) movedSpec(was hypervisor.Applied) hypervisor.Applied {
 	out := was
 	out.Spec.Disks = slices.Clone(was.Spec.Disks)
 	for i, d := range out.Spec.Disks {
@@ -105,7 +105,7 @@ func (m *moving) applied(was hypervisor.Applied) hypervisor.Applied {
 	return out
 }
 
-func (m *moving) define(ctx context.Context, x *libvirtxml.Domain) error {
+func (m *diskMove) define(ctx context.Context, x *libvirtxml.Domain) error {
 	a := applying{Backend: m.Backend, c: m.c}
 	return a.define(ctx, x)
 }

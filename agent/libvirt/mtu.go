@@ -20,13 +20,13 @@ const defaultMTU = 1500
 // tellMTU sets the MTU of NICs on networks created by Quantix. libvirt passes on only the MTU of networks that libvirt
 // itself serves, so tellMTU sets the MTU in the NIC's definition. A smaller configured MTU stays. changed reports
 // whether the definition changed.
-func tellMTU(ctx context.Context, c *conn, x *libvirtxml.Domain) (changed bool, err error) {
+func setNICMTUs(ctx context.Context, c *conn, x *libvirtxml.Domain) (changed bool, err error) {
 	if x.Devices == nil {
 		return false, nil
 	}
 	for i := range x.Devices.Interfaces {
 		n := &x.Devices.Interfaces[i]
-		if !isOurs(n.Alias, aliasNIC) || n.Source == nil || n.Source.Network == nil {
+		if !hasAliasPrefix(n.Alias, aliasNIC) || n.Source == nil || n.Source.Network == nil {
 			continue
 		}
 		mtu, err := networkMTU(ctx, c, n.Source.Network.Network)

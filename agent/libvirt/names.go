@@ -12,9 +12,9 @@ import (
 
 // underName calls f with the first candidate name that no other domain has. If another domain takes that name before f
 // ends, underName tries the next candidate.
-func (a *applying) underName(ctx context.Context, f func(name string) error) error {
+func (a *applying) withFreeName(ctx context.Context, f func(name string) error) error {
 	for _, name := range hypervisor.DomainNames(a.in.VM.Name, a.in.Project, a.in.VM.ID) {
-		taken, err := a.taken(ctx, name)
+		taken, err := a.isNameTaken(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -22,11 +22,11 @@ func (a *applying) underName(ctx context.Context, f func(name string) error) err
 			continue
 		}
 		failed := f(name)
-		if failed == nil || !answered(failed) {
+		if failed == nil || !isLibvirtError(failed) {
 			return failed
 		}
 		// Another domain took the name. libvirt's error would name that domain, which may belong to another project.
-		if taken, err = a.taken(ctx, name); err != nil || !taken {
+		if taken, err = a.isNameTaken(ctx, name); err != nil || !taken {
 			return failed
 		}
 	}
@@ -34,7 +34,7 @@ func (a *applying) underName(ctx context.Context, f func(name string) error) err
 }
 
 // taken reports whether another domain has the name.
-func (a *applying) taken(ctx context.Context, name string) (bool, error) {
+func (a *applying) isNameTaken(ctx context.Context, name string) (bool, error) {
 	other, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.Domain, error) { return l.DomainLookupByName(name) })
 	switch {
 	case is(err, golibvirt.ErrNoDomain):
@@ -47,12 +47,12 @@ func (a *applying) taken(ctx context.Context, name string) (bool, error) {
 
 // rename gives the domain its pending name, or a new name if choose is set. A running guest keeps the old name until it
 // is off, because libvirt renames only inactive domains.
-func (a *applying) rename(ctx context.Context, s *sighted, was hypervisor.Applied, choose bool) (domain, old string, err error) {
+func (a *applying) rename(ctx context.Context, s *observedDomain, was hypervisor.Applied, choose bool) (domain, old string, err error) {
 	wanted := was.Pending(s.ref.Name)
 	if !choose && wanted == "" {
 		return was.Domain, "", nil
 	}
-	err = a.underName(ctx, func(name string) error {
+	err = a.withFreeName(ctx, func(name string) error {
 		domain = name
 		if name == s.ref.Name {
 			return nil

@@ -15,7 +15,7 @@ import (
 
 // ApplyNetwork implements hypervisor.Networks.
 func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
-	return b.onNetwork(ctx, "apply", n, func(ctx context.Context, c *conn) error {
+	return b.withNetworkLock(ctx, "apply", n, func(ctx context.Context, c *conn) error {
 		ref, err := b.definedNetwork(ctx, c, n)
 		if err != nil {
 			return err
@@ -61,7 +61,7 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 		case err != nil:
 			return ref, err
 		}
-		return ref, hypervisor.NetworkTaken(n.Name)
+		return ref, hypervisor.RefuseTakenNetworkName(n.Name)
 	}
 	if err != nil {
 		return ref, err
@@ -87,7 +87,7 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 	switch {
 	case len(parts) == 0:
 		return ref, nil
-	case networkStamp(inactive).untouched(inactive) && networkStamp(inactive).Groups == groups.digest():
+	case networkStamp(inactive).isUnedited(inactive) && networkStamp(inactive).Groups == groups.digest():
 		return defineNetwork(ctx, c, n)
 	}
 	return ref, fleet.Errorf(fleet.Conflict, "%s", hypervisor.NetworkEdited(parts))
@@ -108,7 +108,7 @@ func (b *Backend) stopUnserved(ctx context.Context, c *conn, n fleet.Network, st
 
 // ReleaseNetwork implements hypervisor.Networks.
 func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
-	return b.onNetwork(ctx, "release", n, func(ctx context.Context, c *conn) error {
+	return b.withNetworkLock(ctx, "release", n, func(ctx context.Context, c *conn) error {
 		ref, err := findNetwork(ctx, c, n.ID)
 		if is(err, golibvirt.ErrNoNetwork) {
 			return nil // Quantix does not manage a network with this name but another UUID
@@ -121,7 +121,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 			return err
 		}
 		bridge := state.status.Bridge
-		if t := n.Spec.Mode.Is(); !t.Made && !t.Served {
+		if t := n.Spec.Mode.Info(); !t.CreatesDevices && !t.HostAddresses {
 			bridge = "" // the bridge remains after the release, so other users of the bridge do not matter
 		}
 		user, err := b.networkUser(ctx, c, ref.Name, bridge)
@@ -129,7 +129,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 			return err
 		}
 		if user != "" {
-			return hypervisor.NetworkInUse(ref.Name, user)
+			return hypervisor.RefuseUsedNetwork(ref.Name, user)
 		}
 		return c.do(ctx, func(l *golibvirt.Libvirt) error {
 			if state.status.Active {
@@ -146,28 +146,28 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 }
 
 // noDeviceFree matches libvirt's error for a network whose devices are all in use.
-var noDeviceFree = regexp.MustCompile(`network '([^']+)' requires exclusive access to interfaces, but none are available`)
+var noFreeDeviceError = regexp.MustCompile(`network '([^']+)' requires exclusive access to interfaces, but none are available`)
 
 // deviceFree translates libvirt's error for a network without a free device into a sentence for people.
-func deviceFree(err error) error {
+func translateNoFreeDevice(err error) error {
 	if err != nil {
-		if m := noDeviceFree.FindStringSubmatch(err.Error()); m != nil {
-			return hypervisor.NoDeviceFree(m[1])
+		if m := noFreeDeviceError.FindStringSubmatch(err.Error()); m != nil {
+			return hypervisor.RefuseNICWithoutDevice(m[1])
 		}
 	}
 	return err
 }
 
 // onNetwork runs f while it holds the network's lock, so that only one operation at a time runs for a network.
-func (b *Backend) onNetwork(ctx context.Context, verb string, n fleet.Network, f func(context.Context, *conn) error) error {
+func (b *Backend) withNetworkLock(ctx context.Context, verb string, n fleet.Network, f func(context.Context, *conn) error) error {
 	act := verb + " network " + n.Name
-	unlock, err := b.nets.orders.lock(ctx, n.Name)
+	unlock, err := b.nets.locks.lock(ctx, n.Name)
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer unlock()
 	defer b.nets.expire()
-	return inAct(act, b.order(ctx, f))
+	return wrapAction(act, b.withConn(ctx, f))
 }
 
 // networkUser returns the name of a running or stopped domain with a NIC on the network or on the network's bridge. It
@@ -181,7 +181,7 @@ func (b *Backend) networkUser(ctx context.Context, c *conn, network, bridge stri
 		on := func(k nic) bool {
 			return k.source == "network "+network || strings.HasPrefix(k.source, "network "+network+", ") || bridge != "" && k.source == "bridge "+bridge
 		}
-		if slices.ContainsFunc(s.kept.nics, on) || slices.ContainsFunc(s.now().nics, on) {
+		if slices.ContainsFunc(s.persistent.nics, on) || slices.ContainsFunc(s.currentHardware().nics, on) {
 			return s.ref.Name, nil
 		}
 	}

@@ -184,7 +184,7 @@ func TestGuestNICGetsNetworkMTU(t *testing.T) {
 			_, err := tryVirsh("qemu-agent-command", string(vm.ID), `{"execute":"guest-ping"}`)
 			return err == nil
 		})
-		if got := strings.Join(strings.Fields(in.do("cat /sys/class/net/eth*/mtu")), " "); got != want {
+		if got := strings.Join(strings.Fields(in.runCommand("cat /sys/class/net/eth*/mtu")), " "); got != want {
 			t.Errorf("the guest's NICs have the MTUs %s, want %s", got, want)
 		}
 	}

@@ -27,7 +27,7 @@ const networkPatience = 2 * time.Second
 // networkWatch reads the host's networks on its own connection. libvirt locks a network while it starts, and a hanging
 // start must not delay the host's report.
 type networkWatch struct {
-	orders locks[string] // one operation at a time, by network name
+	locks keyLocks[string] // one operation at a time, by network name
 	watch[[]networkState]
 }
 
@@ -43,11 +43,11 @@ type networkState struct {
 	status                     fleet.NetworkStatus
 }
 
-var errNetworksLate = hypervisor.Away(errors.New("libvirt has not answered about its networks in time"))
+var errNetworksLate = hypervisor.WrapAway(errors.New("libvirt has not answered about its networks in time"))
 
 // see returns the networks of the latest read. The portal treats a network that a report omits as deleted, so the first
 // read may take as long as the whole report.
-func (w *networkWatch) see(ctx context.Context, load func() ([]networkState, error)) (sight[[]networkState], error) {
+func (w *networkWatch) readRecent(ctx context.Context, load func() ([]networkState, error)) (watchState[[]networkState], error) {
 	s := w.read(ctx, 0, networkPatience, load)
 	if !s.known && s.late > 0 {
 		s = w.read(ctx, 0, snapshotLimit, load)
@@ -64,7 +64,7 @@ func (w *networkWatch) see(ctx context.Context, load func() ([]networkState, err
 // networks reports libvirt's networks, assigned networks that are missing, and host bridges without a network, sorted
 // by name.
 func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wire.NetworkReport, error) {
-	s, err := b.nets.see(ctx, b.readNetworks)
+	s, err := b.nets.readRecent(ctx, b.readNetworks)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func networkProblem(n networkState, a fleet.Network) string {
 		return hypervisor.NetworkUndefined
 	case n.inactive == nil || a.Spec == nil:
 		return ""
-	case networkStamp(*n.inactive).untouched(*n.inactive) && networkStamp(*n.inactive).Groups == n.inactiveGroups.digest():
+	case networkStamp(*n.inactive).isUnedited(*n.inactive) && networkStamp(*n.inactive).Groups == n.inactiveGroups.digest():
 		if n.status.Active && len(updatesOf(n.live, *n.inactive))+len(n.liveGroups.updatesTo(n.inactiveGroups)) > 0 {
 			return hypervisor.NetworkBehind
 		}
@@ -131,7 +131,7 @@ func (b *Backend) readNetworks() ([]networkState, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.hangUp()
+	defer c.disconnect()
 	refs, err := call(b.life, c, func(l *golibvirt.Libvirt) ([]golibvirt.Network, error) {
 		all, _, err := l.ConnectListAllNetworks(1, 0)
 		return all, err
@@ -145,7 +145,7 @@ func (b *Backend) readNetworks() ([]networkState, error) {
 		switch {
 		case is(err, golibvirt.ErrNoNetwork):
 			continue
-		case ofOne(err):
+		case concernsOneObject(err):
 			n.status.Error = "The host cannot read this network: " + err.Error()
 		case err != nil:
 			return nil, err
@@ -198,7 +198,7 @@ func (b *Backend) readNetwork(ctx context.Context, c *conn, ref golibvirt.Networ
 	if st.Active {
 		n.leases = leasesOf(ctx, c, ref)
 	}
-	if st.Active && served(x) && !serverRuns(b.socket, ref.Name) {
+	if st.Active && hasDnsmasq(x) && !serverRuns(b.socket, ref.Name) {
 		st.Error = hypervisor.NetworkUnserved
 	}
 	return n, nil

@@ -20,7 +20,7 @@ const networkSpace = "https://quantix.dev/xmlns/network/1"
 // networkDefinition returns the network's libvirt definition without the Quantix stamp.
 func networkDefinition(n fleet.Network) libvirtxml.Network {
 	s := n.Spec
-	if t := s.Mode.Is(); !t.Served {
+	if t := s.Mode.Info(); !t.HostAddresses {
 		return unservedDefinition(n, t)
 	}
 	x := libvirtxml.Network{
@@ -65,7 +65,7 @@ func unservedDefinition(n fleet.Network, t fleet.NetworkType) libvirtxml.Network
 		x.VirtualPort = &libvirtxml.NetworkVirtualPort{Params: &libvirtxml.NetworkVirtualPortParams{OpenVSwitch: &libvirtxml.NetworkVirtualPortParamsOpenVSwitch{}}}
 	default:
 		x.Bridge = &libvirtxml.NetworkBridge{Name: s.Bridge}
-		if t.Made {
+		if t.CreatesDevices {
 			x.Bridge.Name = n.BridgeDevice()
 		}
 		return x
@@ -105,7 +105,7 @@ func address(text string) string {
 }
 
 // served reports whether libvirt runs dnsmasq for the network.
-func served(x libvirtxml.Network) bool {
+func hasDnsmasq(x libvirtxml.Network) bool {
 	for _, ip := range x.IPs {
 		if x.DNS == nil || x.DNS.Enable != "no" || ip.DHCP != nil && len(ip.DHCP.Ranges)+len(ip.DHCP.Hosts) > 0 {
 			return true
@@ -132,7 +132,7 @@ func stamped(n fleet.Network) (string, error) {
 	x.Metadata = &libvirtxml.NetworkMetadata{XML: fmt.Sprintf("<%[1]s:network xmlns:%[1]s=%[2]q><%[1]s:generation>%[3]s</%[1]s:generation><%[1]s:digest>%[4]s</%[1]s:digest>%[5]s</%[1]s:network>",
 		markKey, networkSpace, strconv.FormatInt(n.Generation, 10), digestOf(x), of)}
 	text, err := x.Marshal()
-	return groups.into(text), err
+	return groups.insertInto(text), err
 }
 
 // networkStamp reads the stamp from a definition. It returns the zero stamp if there is none.
@@ -162,7 +162,7 @@ func networkStamp(x libvirtxml.Network) (s stamp) {
 
 // untouched reports whether nobody has edited the definition since Quantix wrote it. The stamp may have an older
 // generation than the spec.
-func (s stamp) untouched(is libvirtxml.Network) bool {
+func (s stamp) isUnedited(is libvirtxml.Network) bool {
 	plain := is
 	if is.Bridge != nil && is.Bridge.Name != "" && s.Digest != "" {
 		bridge := *is.Bridge
@@ -174,12 +174,12 @@ func (s stamp) untouched(is libvirtxml.Network) bool {
 
 // digestOf returns the SHA-256 of the normalized definition.
 func digestOf(x libvirtxml.Network) string {
-	sum := sha256.Sum256([]byte(xmlText(normal(x))))
+	sum := sha256.Sum256([]byte(xmlText(normalizeNetwork(x))))
 	return hex.EncodeToString(sum[:])
 }
 
 // normal removes the additions of libvirt from a definition, so that equal networks have equal definitions.
-func normal(x libvirtxml.Network) libvirtxml.Network {
+func normalizeNetwork(x libvirtxml.Network) libvirtxml.Network {
 	x.XMLName, x.Metadata, x.MAC = xml.Name{}, nil, nil
 	if f := x.Forward; f != nil {
 		plain := *f
@@ -220,7 +220,7 @@ var networkParts = []struct {
 
 // differences returns the names of the differing parts of two definitions. It is empty if the definitions agree.
 func differences(want, is libvirtxml.Network) (parts []string) {
-	want, is = normal(want), normal(is)
+	want, is = normalizeNetwork(want), normalizeNetwork(is)
 	if want.Bridge != nil && want.Bridge.Name == "" && is.Bridge != nil { // libvirt chose the bridge's name
 		bridge := *is.Bridge
 		bridge.Name = ""

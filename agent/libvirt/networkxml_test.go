@@ -95,7 +95,7 @@ func TestNetworkDifferencesNameEditedParts(t *testing.T) {
 		if got := differences(networkDefinition(n), is); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-		if untouched := networkStamp(is).untouched(is); untouched != (c.want == nil) {
+		if untouched := networkStamp(is).isUnedited(is); untouched != (c.want == nil) {
 			t.Errorf("%s: untouched %v", name, untouched)
 		}
 	}
@@ -113,15 +113,15 @@ func TestOnlyUneditedNetworkIsOverwritten(t *testing.T) {
 	if err := is.Unmarshal(text); err != nil {
 		t.Fatal(err)
 	}
-	if len(differences(networkDefinition(next), is)) == 0 || !networkStamp(is).untouched(is) || networkStamp(is).Generation != 3 {
+	if len(differences(networkDefinition(next), is)) == 0 || !networkStamp(is).isUnedited(is) || networkStamp(is).Generation != 3 {
 		t.Errorf("the older definition: differences %v, stamp %+v", differences(networkDefinition(next), is), networkStamp(is))
 	}
 	is.Metadata = nil
-	if networkStamp(is).untouched(is) {
+	if networkStamp(is).isUnedited(is) {
 		t.Error("a definition without a stamp counts as written by Quantix")
 	}
 	is.Metadata = &libvirtxml.NetworkMetadata{XML: `<quantix:network xmlns:quantix="https://quantix.dev/xmlns/network/1"><quantix:digest></quantix:digest></quantix:network>`}
-	if networkStamp(is).untouched(is) {
+	if networkStamp(is).isUnedited(is) {
 		t.Error("an empty stamp matches a definition")
 	}
 }
@@ -129,7 +129,7 @@ func TestOnlyUneditedNetworkIsOverwritten(t *testing.T) {
 func TestServedNetworksHaveDnsmasq(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{"nat": true, "route": false, "isolated": true, "bare": false} {
-		if got := served(networkDefinition(goldenNetworks()[name])); got != want || got != goldenNetworks()[name].Spec.Served() {
+		if got := hasDnsmasq(networkDefinition(goldenNetworks()[name])); got != want || got != goldenNetworks()[name].Spec.RunsDHCPOrDNS() {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}

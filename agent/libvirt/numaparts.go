@@ -33,7 +33,7 @@ func keepNUMATune(x *libvirtxml.Domain, t *libvirtxml.DomainNUMATune) {
 }
 
 func writeNodes(x *libvirtxml.Domain, s fleet.VMSpec) {
-	t := copyOf(x.NUMATune)
+	t := copyOrZero(x.NUMATune)
 	if t.Memory = nil; s.Memory.Nodes != "" {
 		t.Memory = &libvirtxml.DomainNUMATuneMemory{Mode: "strict", Nodeset: s.Memory.Nodes}
 	}
@@ -41,7 +41,7 @@ func writeNodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 }
 
 func readNodes(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-	switch t := copyOf(x.NUMATune); {
+	switch t := copyOrZero(x.NUMATune); {
 	case t.Memory == nil:
 	case t.Memory.Mode != "strict":
 		return "with a NUMA mode other than strict"
@@ -54,21 +54,21 @@ func readNodes(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 // writeNUMANodes writes the spec's NUMA nodes. It preserves distances and caches that somebody else set on a remaining
 // node.
 func writeNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
-	t := copyOf(x.NUMATune)
+	t := copyOrZero(x.NUMATune)
 	t.MemNodes = nil
 	if len(s.NUMA) == 0 {
 		if numaNodesOf(x) != nil {
 			x.CPU.Numa = nil
 		}
 		keepNUMATune(x, t)
-		oneNode(x)
+		fitSingleNode(x)
 		return
 	}
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
 	}
 	was := numaNodesOf(x)
-	x.CPU.Numa = copyOf(x.CPU.Numa)
+	x.CPU.Numa = copyOrZero(x.CPU.Numa)
 	x.CPU.Numa.Cell = nil
 	for i, v := range s.NUMA {
 		id, cell := uint(i), libvirtxml.DomainCell{}
@@ -86,7 +86,7 @@ func writeNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 
 // readNUMANodes reads the NUMA nodes into the spec. It counts hot-plugged memory to the memory's NUMA node.
 func readNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
-	t := copyOf(x.NUMATune)
+	t := copyOrZero(x.NUMATune)
 	for i, c := range numaNodesOf(x) {
 		id := nodeID(c, i)
 		v := fleet.VMNUMANode{CPUs: c.CPUs, MemoryMiB: int((kibOf(c.Memory, c.Unit) + pluggedKiB(x, id)) / 1024)}

@@ -13,8 +13,8 @@ import (
 // guest as off. Otherwise it returns 0. On a restart, libvirt reads a status file for each running guest and loses a
 // guest with a rejected file. If libvirt 9 is killed as it begins a block commit, it writes a mirror without a job, and
 // later rejects that file. The lost guest keeps running, but libvirt no longer controls it.
-func (b *Backend) orphan(s sighted) (pid int, statusFile string) {
-	if s.live != nil || !s.ours {
+func (b *Backend) findOrphan(s observedDomain) (pid int, statusFile string) {
+	if s.live != nil || !s.managed {
 		return 0, ""
 	}
 	stem := filepath.Join(filepath.Dir(b.socket), "qemu", s.ref.Name)
@@ -35,9 +35,9 @@ func (b *Backend) orphan(s sighted) (pid int, statusFile string) {
 
 // reached refuses every job for a guest that libvirt has lost. libvirt believes that the guest is off, so libvirt would
 // start the guest twice, or change and delete the disks of a running guest.
-func (b *Backend) reached(s sighted) error {
-	if pid, statusFile := b.orphan(s); pid != 0 {
-		return hypervisor.Refusal(hypervisor.Lost(pid, statusFile))
+func (b *Backend) refuseLost(s observedDomain) error {
+	if pid, statusFile := b.findOrphan(s); pid != 0 {
+		return hypervisor.Refusal(hypervisor.LostFault(pid, statusFile))
 	}
 	return nil
 }

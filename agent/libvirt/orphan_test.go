@@ -17,12 +17,12 @@ import (
 )
 
 // runOf returns the path of libvirt's status file of the running guest.
-func runOf(vm fleet.VM) string { return filepath.Join("/run/libvirt/qemu", vm.Name+".xml") }
+func statusFileOf(vm fleet.VM) string { return filepath.Join("/run/libvirt/qemu", vm.Name+".xml") }
 
 // qemuOf returns the process ID of the guest's QEMU; 0 if it never started.
-func qemuOf(t *testing.T, vm fleet.VM) int {
+func qemuPIDOf(t *testing.T, vm fleet.VM) int {
 	t.Helper()
-	text, err := os.ReadFile(strings.TrimSuffix(runOf(vm), ".xml") + ".pid")
+	text, err := os.ReadFile(strings.TrimSuffix(statusFileOf(vm), ".xml") + ".pid")
 	if err != nil {
 		return 0
 	}
@@ -40,7 +40,7 @@ func endQEMU(t *testing.T, pid int) {
 }
 
 // orphaned reports whether the host reports that libvirt has lost the guest.
-func (s *snapper) orphaned() bool {
+func (s *snapper) isOrphaned() bool {
 	s.t.Helper()
 	return slices.ContainsFunc(s.status().Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultLost })
 }
@@ -51,19 +51,19 @@ func (s *snapper) orphaned() bool {
 func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 	s := newSnapper(t)
 	s.ok(s.StartVM(t.Context(), s.vm.ID))
-	pid := qemuOf(t, s.vm)
+	pid := qemuPIDOf(t, s.vm)
 	stopLibvirtd(t)
-	original := must(os.ReadFile(runOf(s.vm)))
+	original := must(os.ReadFile(statusFileOf(s.vm)))
 	// libvirt 9.0 writes this mirror if it is killed as it begins to merge a snapshot's file.
 	mirror := fmt.Sprintf("<mirror type='file' job=''><format type='qcow2'/><source file='%s'/></mirror>\n        <target dev='vda'",
 		filepath.Join(s.pool.Spec.Path, "disk.qcow2"))
 	torn := strings.Replace(string(original), "<target dev='vda'", mirror, 1)
-	s.ok(os.WriteFile(runOf(s.vm), []byte(torn), 0o600))
+	s.ok(os.WriteFile(statusFileOf(s.vm), []byte(torn), 0o600))
 	t.Cleanup(func() { endQEMU(t, pid) }) // a guest that libvirt has lost would run forever
 	startLibvirtd(t)
 	waitFor(t, "the fault is reported", func() bool {
 		st, _, err := s.VM(t.Context(), s.vm.ID)
-		return err == nil && slices.Contains(st.Faults, hypervisor.Lost(pid, runOf(s.vm)))
+		return err == nil && slices.Contains(st.Faults, hypervisor.LostFault(pid, statusFileOf(s.vm)))
 	})
 	if out, err := tryVirsh("domstate", string(s.vm.ID)); err != nil || strings.TrimSpace(out) != "shut off" {
 		t.Fatalf("libvirt still knows the guest as running: %s, %v", out, err)
@@ -71,8 +71,8 @@ func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 	for what, err := range map[string]error{
 		"start":    s.StartVM(t.Context(), s.vm.ID),
 		"stop":     s.StopVM(t.Context(), s.vm.ID),
-		"edit":     s.ApplyVM(t.Context(), order(s.vm, s.pool)),
-		"snapshot": s.TakeSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "one"})),
+		"edit":     s.ApplyVM(t.Context(), applyJob(s.vm, s.pool)),
+		"snapshot": s.TakeSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "one"})),
 		"delete":   s.DeleteVM(t.Context(), s.vm, []fleet.Pool{s.pool}, true),
 	} {
 		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), fmt.Sprintf("its QEMU (process %d) is still running", pid)) {
@@ -83,13 +83,13 @@ func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 		t.Fatalf("the guest's QEMU: %v", err)
 	}
 	stopLibvirtd(t)
-	s.ok(os.WriteFile(runOf(s.vm), original, 0o600))
+	s.ok(os.WriteFile(statusFileOf(s.vm), original, 0o600))
 	startLibvirtd(t)
 	waitFor(t, "libvirt knows the running guest again", func() bool {
 		st, _, err := s.VM(t.Context(), s.vm.ID)
 		return err == nil && st.Power == fleet.Running && len(st.Faults) == 0
 	})
-	if now := qemuOf(t, s.vm); now != pid {
+	if now := qemuPIDOf(t, s.vm); now != pid {
 		t.Errorf("QEMU's process ID is %d, was %d", now, pid)
 	}
 	s.take(false)

@@ -11,11 +11,11 @@ import (
 
 // createOverlay creates the partial volume as an overlay of the image. Both must be in the same pool, so that a check
 // before a move or release of either volume finds the other.
-func (a *applying) createOverlay(ctx context.Context, pool golibvirt.StoragePool, p place) error {
+func (a *applying) createOverlay(ctx context.Context, pool golibvirt.StoragePool, p localVolume) error {
 	if p.image.pool.ID != p.pool.ID {
 		return fleet.Errorf(fleet.Invalid, "The image %s is not in the disk's pool, so the image cannot be the disk's backing file. Copy the image to the pool %s first.", p.image.volume, p.pool.Name)
 	}
-	_, h, err := a.image(ctx, *p.image, p.library)
+	_, h, err := a.cloneSource(ctx, *p.image, p.inLibrary)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (a *applying) createOverlay(ctx context.Context, pool golibvirt.StoragePool
 }
 
 // backedByImage reports whether the disk's image is the only backing file of the existing disk.
-func backedByImage(p place) bool {
+func backedByImage(p localVolume) bool {
 	names := readReferences(p.path())
 	return p.image != nil && len(names) == 1 && filepath.Clean(names[0].path) == p.image.path()
 }

@@ -18,7 +18,7 @@ import (
 // TestPair runs the two-host suite. The lab hosts share all files except libvirt's own.
 func TestPair(t *testing.T) {
 	needHost(t)
-	sockets := strings.Fields(os.Getenv(inside))
+	sockets := strings.Fields(os.Getenv(insideHostEnv))
 	uri := func(host int) string { return "qemu+unix:///system?socket=" + sockets[host] }
 	p := conformance.Pair{Migrate: func(t *testing.T, id fleet.VMID, from, to int, leave bool) {
 		t.Helper()

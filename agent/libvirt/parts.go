@@ -36,7 +36,7 @@ var parts = []part{
 	{"firstBoot", nil, readFirstBoot}, // the host writes the first-boot file: see editFirstBoot
 	{"cpu.model", writeModel, readModel},
 	{"cpu.max", func(x *libvirtxml.Domain, s fleet.VMSpec) { setCPUs(x, uint(cpusOf(x)), uint(s.CPU.Max)) }, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		s.CPU.Max = moreCPUs(x)
+		s.CPU.Max = maxHotPlugCPUs(x)
 		return ""
 	}},
 	{"cpu.sockets", writeTopology, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
@@ -52,23 +52,23 @@ var parts = []part{
 
 	{"cpu.features", writeFeatures, func(x *libvirtxml.Domain, s *fleet.VMSpec) string { s.CPU.Features = featuresOf(x); return "" }},
 	{"cpu.shares", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		t := copyOf(x.CPUTune)
+		t := copyOrZero(x.CPUTune)
 		if t.Shares = nil; s.CPU.Shares != 0 {
 			t.Shares = &libvirtxml.DomainCPUTuneShares{Value: uint(s.CPU.Shares)}
 		}
-		keepTune(x, t)
+		setCPUTune(x, t)
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		if t := copyOf(x.CPUTune); t.Shares != nil {
+		if t := copyOrZero(x.CPUTune); t.Shares != nil {
 			s.CPU.Shares = int(t.Shares.Value)
 		}
 		return ""
 	}},
 	{"cpu.limit", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		t := copyOf(x.CPUTune)
+		t := copyOrZero(x.CPUTune)
 		if t.Period, t.Quota = nil, nil; s.CPU.Limit != 0 {
 			t.Period, t.Quota = &libvirtxml.DomainCPUTunePeriod{Value: cpuPeriod}, &libvirtxml.DomainCPUTuneQuota{Value: int64(s.CPU.Limit) * cpuPeriod / 100}
 		}
-		keepTune(x, t)
+		setCPUTune(x, t)
 	}, readLimit},
 	{"cpu.pinned", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		if x.VCPU != nil {
@@ -100,7 +100,7 @@ var parts = []part{
 	}},
 
 	{"memory.maxMiB", writeMaxMemory, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		s.Memory.MaxMiB = moreMemory(x)
+		s.Memory.MaxMiB = maxHotPlugMemory(x)
 		return ""
 	}},
 
@@ -122,15 +122,15 @@ var parts = []part{
 
 	{"memory.balloonMiB", writeBalloonSize, readBalloonSize},
 	{"boot.kernel", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		setOS(x, func(os *libvirtxml.DomainOS) { os.Kernel = fileIn(s.Boot.Kernel) })
+		setOS(x, func(os *libvirtxml.DomainOS) { os.Kernel = mediumPath(s.Boot.Kernel) })
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		setOS(x, func(os *libvirtxml.DomainOS) { s.Boot.Kernel = fileRef(os.Kernel) })
+		setOS(x, func(os *libvirtxml.DomainOS) { s.Boot.Kernel = mediumAt(os.Kernel) })
 		return ""
 	}},
 	{"boot.initrd", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		setOS(x, func(os *libvirtxml.DomainOS) { os.Initrd = fileIn(s.Boot.Initrd) })
+		setOS(x, func(os *libvirtxml.DomainOS) { os.Initrd = mediumPath(s.Boot.Initrd) })
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		setOS(x, func(os *libvirtxml.DomainOS) { s.Boot.Initrd = fileRef(os.Initrd) })
+		setOS(x, func(os *libvirtxml.DomainOS) { s.Boot.Initrd = mediumAt(os.Initrd) })
 		return ""
 	}},
 	{"boot.cmdline", func(x *libvirtxml.Domain, s fleet.VMSpec) {
@@ -145,7 +145,7 @@ var parts = []part{
 	}},
 	{"display.usbRedirection", writeRedirection, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		for _, d := range x.Devices.RedirDevs {
-			if isOurs(d.Alias, aliasRedir) {
+			if hasAliasPrefix(d.Alias, aliasRedir) {
 				s.Display.USBRedirection++
 			}
 		}
@@ -154,7 +154,7 @@ var parts = []part{
 	{"devices.balloon", writeBalloon, readBalloon},
 	{"devices.serials", writeSerials, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		for _, d := range x.Devices.Serials {
-			if isOurs(d.Alias, aliasSerial) {
+			if hasAliasPrefix(d.Alias, aliasSerial) {
 				s.Devices.Serials++
 			}
 		}
@@ -170,11 +170,11 @@ var parts = []part{
 
 	{"boot.cdrom", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		if i := cdromOf(x); i >= 0 {
-			x.Devices.Disks[i].Boot = bootAt(s.Boot.CDROM)
+			x.Devices.Disks[i].Boot = bootElement(s.Boot.CDROM)
 		}
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		if i := cdromOf(x); i >= 0 {
-			s.Boot.CDROM = placeOfBoot(x.Devices.Disks[i].Boot)
+			s.Boot.CDROM = bootOrderOf(x.Devices.Disks[i].Boot)
 		}
 		return ""
 	}},

@@ -24,7 +24,7 @@ const physicalDir = "/" + blockdev.Dir + "/"
 
 // physicalOf returns the spec's name of a physical disk. It is empty if the disk is not a physical disk.
 func physicalOf(d *libvirtxml.DomainDisk) string {
-	if !isOurs(d.Alias, aliasHostdev) {
+	if !hasAliasPrefix(d.Alias, aliasHostdev) {
 		return ""
 	}
 	name, ok := strings.CutPrefix(pathOf(d), physicalDir)
@@ -49,7 +49,7 @@ func writePhysicals(x *libvirtxml.Domain, s fleet.VMSpec) {
 		d.Disks = append(d.Disks, libvirtxml.DomainDisk{
 			Device: "disk", Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw", Cache: "none", Discard: "unmap"},
 			Source: &libvirtxml.DomainDiskSource{Block: &libvirtxml.DomainDiskSourceBlock{Dev: physicalDir + w.Physical()}},
-			Target: &libvirtxml.DomainDiskTarget{Bus: "virtio"}, Alias: &libvirtxml.DomainAlias{Name: aliasHostdev + hashed(w.Device)},
+			Target: &libvirtxml.DomainDiskTarget{Bus: "virtio"}, Alias: &libvirtxml.DomainAlias{Name: aliasHostdev + aliasHash(w.Device)},
 		})
 	}
 	nameTargets(d)
@@ -57,25 +57,25 @@ func writePhysicals(x *libvirtxml.Domain, s fleet.VMSpec) {
 
 // checkPhysicals refuses physical disks that are missing, in use by the host, or assigned to another domain. It does
 // not check disks that the VM already has.
-func (a *applying) checkPhysicals(ctx context.Context, old *sighted, in intent) error {
+func (a *applying) checkPhysicals(ctx context.Context, old *observedDomain, in definitionEdit) error {
 	if !in.Has("hostDevices") {
 		return nil
 	}
 	fresh := slices.DeleteFunc(slices.Clone(in.spec.HostDevices), func(w fleet.VMHostDevice) bool {
-		return old != nil && slices.ContainsFunc(old.kept.parts.HostDevices, func(o fleet.VMHostDevice) bool { return o.Device == w.Device })
+		return old != nil && slices.ContainsFunc(old.persistent.parts.HostDevices, func(o fleet.VMHostDevice) bool { return o.Device == w.Device })
 	})
-	return a.physicalsFree(ctx, a.c, a.in.VM.ID, fresh, false)
+	return a.checkPhysicalsFree(ctx, a.c, a.in.VM.ID, fresh, false)
 }
 
 // physicalsFree refuses physical disks that are missing or in use. If running is set, only running guests count as
 // users; otherwise every definition counts.
-func (b *Backend) physicalsFree(ctx context.Context, c *conn, id fleet.VMID, devices []fleet.VMHostDevice, running bool) error {
+func (b *Backend) checkPhysicalsFree(ctx context.Context, c *conn, id fleet.VMID, devices []fleet.VMHostDevice, running bool) error {
 	for _, w := range devices {
 		name := w.Physical()
 		if name == "" {
 			continue
 		}
-		d, err := bounded(ctx, func() (blockdev.Device, error) { return unusedDisk(w.Device, name) })
+		d, err := withinLookPatience(ctx, func() (blockdev.Device, error) { return unusedDisk(w.Device, name) })
 		if err != nil {
 			return err
 		}
@@ -83,17 +83,17 @@ func (b *Backend) physicalsFree(ctx context.Context, c *conn, id fleet.VMID, dev
 		if err != nil {
 			return err
 		}
-		dirs := b.dirsOfPools(ctx, fresh, all)
+		dirs := b.dirsOfPools(ctx, decisionRecency, all)
 		for _, s := range all {
-			files := s.held()
+			files := s.diskFiles()
 			if running && s.live == nil || s.id == id {
 				continue
 			}
 			for _, h := range files {
 				at := dirs.path(h.path)
-				same, err := bounded(ctx, func() (bool, error) { return onDisk(at, d.Kernel), nil })
+				same, err := withinLookPatience(ctx, func() (bool, error) { return onDisk(at, d.Kernel), nil })
 				if err != nil || same {
-					return cmpErr(err, hypervisor.PhysicalTaken(w.Device))
+					return firstError(err, hypervisor.RefuseTakenPhysical(w.Device))
 				}
 			}
 		}
@@ -104,19 +104,19 @@ func (b *Backend) physicalsFree(ctx context.Context, c *conn, id fleet.VMID, dev
 // unusedDisk returns the physical disk with this name. It refuses a disk with partitions or file systems in use, and a
 // disk that the kernel has claimed.
 func unusedDisk(device, name string) (blockdev.Device, error) {
-	d, ok := blockdev.Look("/", name)
+	d, ok := blockdev.Find("/", name)
 	switch {
 	case !ok:
 		return d, hypervisor.NoPhysical(device)
 	case d.Busy != "":
-		return d, hypervisor.PhysicalBusy(device, d.Busy)
+		return d, hypervisor.RefuseBusyPhysical(device, d.Busy)
 	}
-	claimed, err := blockdev.Claimed(physicalDir + name)
+	claimed, err := blockdev.InUse(physicalDir + name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return d, hypervisor.NoPhysical(device)
 	case claimed:
-		return d, hypervisor.PhysicalBusy(device, "claimed by the host's kernel")
+		return d, hypervisor.RefuseBusyPhysical(device, "claimed by the host's kernel")
 	}
 	return d, err
 }

@@ -19,9 +19,9 @@ func physicalDisk(t *testing.T) (device string, use func() (release func())) {
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 16<<20), os.MkdirAll("/dev/disk/by-id", 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	sh(t, "mkfs.ext4", "-q", file)
-	loop := sh(t, "losetup", "-f", "--show", file)
-	t.Cleanup(func() { sh(t, "losetup", "-d", loop) })
+	runOutput(t, "mkfs.ext4", "-q", file)
+	loop := runOutput(t, "losetup", "-f", "--show", file)
+	t.Cleanup(func() { runOutput(t, "losetup", "-d", loop) })
 	name := "quantix-" + string(fleet.NewID[fleet.VMID]())
 	if err := os.Symlink(loop, "/dev/disk/by-id/"+name); err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func physicalDisk(t *testing.T) (device string, use func() (release func())) {
 	})
 	return fleet.PhysicalDevice + name, func() func() {
 		dir := t.TempDir()
-		sh(t, "mount", loop, dir)
-		return func() { sh(t, "umount", dir) }
+		runOutput(t, "mount", loop, dir)
+		return func() { runOutput(t, "umount", dir) }
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 // PlanVM implements hypervisor.VMs. It reads the current state and does not wait for a running job of the VM.
 func (b *Backend) PlanVM(ctx context.Context, in hypervisor.Apply) (before, after string, err error) {
-	err = b.order(ctx, func(ctx context.Context, c *conn) error {
+	err = b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		a := applying{Backend: b, c: c, in: in}
-		old, err := a.existing(ctx)
+		old, err := a.existingDomain(ctx)
 		switch {
 		case err != nil:
 			return err
@@ -23,25 +23,25 @@ func (b *Backend) PlanVM(ctx context.Context, in hypervisor.Apply) (before, afte
 			after, err = a.planNew(ctx)
 			return err
 		case old.transient:
-			return hypervisor.Refusal(hypervisor.Undefined())
+			return hypervisor.Refusal(hypervisor.UndefinedFault())
 		}
 		before, after, err = a.planEdit(ctx, *old)
 		return err
 	})
-	return before, after, inAct("plan "+in.VM.Name, err)
+	return before, after, wrapAction("plan "+in.VM.Name, err)
 }
 
 // planNew returns the definition that a new VM would get.
 func (a *applying) planNew(ctx context.Context) (string, error) {
-	in, _, _, err := a.judge(ctx, nil, nil, hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, a.in.VM, true))
+	in, _, _, err := a.checkPlan(ctx, nil, nil, hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, a.in.VM, true))
 	if err != nil {
 		return "", err
 	}
-	x, err := a.first(ctx)
+	x, err := a.baseDefinition(ctx)
 	if err != nil {
 		return "", err
 	}
-	err = a.underName(ctx, func(name string) error {
+	err = a.withFreeName(ctx, func(name string) error {
 		in.name = name
 		return nil
 	})
@@ -50,14 +50,14 @@ func (a *applying) planNew(ctx context.Context) (string, error) {
 	}
 	edit(x, in)
 	addPorts(x)
-	if _, err := tellMTU(ctx, a.c, x); err != nil {
+	if _, err := setNICMTUs(ctx, a.c, x); err != nil {
 		return "", err
 	}
 	return renderXML(x)
 }
 
 // planEdit returns the VM's definition before and after the edit.
-func (a *applying) planEdit(ctx context.Context, old sighted) (before, after string, err error) {
+func (a *applying) planEdit(ctx context.Context, old observedDomain) (before, after string, err error) {
 	// The definition must not contain secrets, because it is shown to people.
 	x, err := readXML(ctx, a.c, old.ref, golibvirt.DomainXMLInactive)
 	if err != nil {
@@ -67,19 +67,19 @@ func (a *applying) planEdit(ctx context.Context, old sighted) (before, after str
 		return "", "", err
 	}
 	was := old.applied
-	if was == nil || a.in.Unknown(old.mark.Generation, *was) {
-		if was, err = a.assume(ctx, old, x); err != nil {
+	if was == nil || a.in.HasUnknownBase(old.mark.Generation, *was) {
+		if was, err = a.deriveApplied(ctx, old, x); err != nil {
 			return "", "", err
 		}
 	}
-	plan := hypervisor.Plan(*was, definedOf(x, *was, a.assigned.volumeAt), a.in.VM, false)
-	in, _, _, err := a.judge(ctx, &old, was, plan)
+	plan := hypervisor.Plan(*was, definedOf(x, *was, a.assignedPools.volumeAt), a.in.VM, false)
+	in, _, _, err := a.checkPlan(ctx, &old, was, plan)
 	if err != nil {
 		return "", "", err
 	}
 	in.name = old.ref.Name
 	if (plan.Name || was.Pending(old.ref.Name) != "") && old.live == nil { // a running guest gets its new name once it is off
-		err := a.underName(ctx, func(name string) error {
+		err := a.withFreeName(ctx, func(name string) error {
 			in.name = name
 			return nil
 		})
@@ -88,7 +88,7 @@ func (a *applying) planEdit(ctx context.Context, old sighted) (before, after str
 		}
 	}
 	edit(x, in)
-	if _, err := tellMTU(ctx, a.c, x); err != nil {
+	if _, err := setNICMTUs(ctx, a.c, x); err != nil {
 		return "", "", err
 	}
 	if after, err = renderXML(x); err != nil || after == before {
@@ -113,8 +113,8 @@ func renderXML(x *libvirtxml.Domain) (string, error) {
 }
 
 // judge runs the checks of prepare but creates nothing. missing are the disks whose volumes were never created.
-func (a *applying) judge(ctx context.Context, old *sighted, was *hypervisor.Applied, plan hypervisor.Edit) (in intent, places, missing []place, err error) {
-	if in, places, err = a.intent(plan); err != nil {
+func (a *applying) checkPlan(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.Edit) (in definitionEdit, places, missing []localVolume, err error) {
+	if in, places, err = a.resolveEdit(plan); err != nil {
 		return in, nil, nil, err
 	}
 	if err := a.checkUsers(ctx, places); err != nil {
@@ -130,7 +130,7 @@ func (a *applying) judge(ctx context.Context, old *sighted, was *hypervisor.Appl
 		return in, nil, nil, err
 	}
 	for _, p := range places {
-		made, err := a.check(ctx, p, old, was)
+		made, err := a.checkDiskExists(ctx, p, old, was)
 		if err != nil {
 			return in, nil, nil, err
 		}
@@ -148,7 +148,7 @@ func (a *applying) judge(ctx context.Context, old *sighted, was *hypervisor.Appl
 }
 
 // diskPlaces returns the disks with the sources that the definition needs.
-func (a *applying) diskPlaces(ctx context.Context, places []place) (out []diskPlace, err error) {
+func (a *applying) diskPlaces(ctx context.Context, places []localVolume) (out []diskPlace, err error) {
 	for _, p := range places {
 		disk := diskPlace{spec: a.in.VM.Spec.Disks[p.number-1], alias: diskAlias(p.ref()), path: p.path()}
 		if kind := blocksOf(p.pool.Spec); kind != nil {

@@ -16,30 +16,30 @@ import (
 
 // ApplyPool implements hypervisor.Storage.
 func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
-	err := b.onPool(ctx, "apply", pool, func(ctx context.Context, c *conn) error {
-		record, known := b.pools.book.Of(pool)
+	err := b.withPoolLock(ctx, "apply", pool, func(ctx context.Context, c *conn) error {
+		record, known := b.pools.book.Record(pool)
 		if !known {
 			var err error
 			if record.Preexisting, err = poolBefore(ctx, c, pool); err != nil {
 				return err
 			}
 		}
-		record.ID, record.Path, record.Shared, record.ByOthers = pool.ID, placePath(pool.Spec), writtenElsewhere(pool.Spec), false
+		record.ID, record.Path, record.Shared, record.ByOthers = pool.ID, markerDir(pool.Spec), isShared(pool.Spec), false
 		if err := b.pools.book.Put(pool.Name, record); err != nil {
 			return err
 		}
 		return b.startPool(ctx, c, pool)
 	})
 	if !errors.Is(err, context.Canceled) {
-		b.poolFailed(pool, err)
+		b.recordPoolOutcome(pool, err)
 	}
-	b.pools.changed(pool.Name)
+	b.pools.expirePool(pool.Name)
 	return err
 }
 
 // ReleasePool implements hypervisor.Storage. It removes the marker, except from a pool that other hosts share.
 func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
-	err := b.onPool(ctx, "release", pool, func(ctx context.Context, c *conn) error {
+	err := b.withPoolLock(ctx, "release", pool, func(ctx context.Context, c *conn) error {
 		ref, x, err := findPool(ctx, c, pool.Name)
 		switch {
 		case is(err, golibvirt.ErrNoStoragePool):
@@ -55,7 +55,7 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 		case !createdByQuantix(x, pool):
 			return b.releasePreexisting(ctx, c, pool, ref)
 		}
-		if err := b.checkUnused(ctx, c, pool, func(sighted) bool { return true }); err != nil {
+		if err := b.checkUnused(ctx, c, pool, func(observedDomain) bool { return true }); err != nil {
 			return err
 		}
 		if err := b.removeMarker(ctx, pool); err != nil {
@@ -81,33 +81,33 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 		return b.pools.book.Forget(pool.Name)
 	})
 	if err == nil {
-		b.poolFailed(pool, nil)
+		b.recordPoolOutcome(pool, nil)
 	}
-	b.pools.changed(pool.Name)
+	b.pools.expirePool(pool.Name)
 	return err
 }
 
 // onPool runs f while it holds the pool's lock, so that only one operation at a time runs for a pool.
-func (b *Backend) onPool(ctx context.Context, verb string, pool fleet.Pool, f func(context.Context, *conn) error) error {
+func (b *Backend) withPoolLock(ctx context.Context, verb string, pool fleet.Pool, f func(context.Context, *conn) error) error {
 	act := verb + " pool " + pool.Name
 	if err := ctx.Err(); err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	// Storage may hang instead of refusing wrong credentials. An apply may bring new credentials, so it waits for the
 	// hanging attempt instead of failing.
-	if err := b.pools.hangs(pool.Name); err != nil && (verb != "apply" || pool.Spec.Kind.Is().Secret == nil) {
+	if err := b.pools.checkHanging(pool.Name); err != nil && (verb != "apply" || pool.Spec.Kind.Info().Secret == nil) {
 		return err
 	}
-	unlock, err := b.pools.orders.lock(ctx, pool.Name)
+	unlock, err := b.pools.locks.lock(ctx, pool.Name)
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer unlock()
-	return inAct(act, b.order(ctx, f))
+	return wrapAction(act, b.withConn(ctx, f))
 }
 
 // checkUnused refuses if a running or stopped domain that selects accepts has a file of the pool.
-func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool, selects func(sighted) bool) error {
+func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool, selects func(observedDomain) bool) error {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
 		return err
@@ -115,9 +115,9 @@ func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool, sel
 	dir := strings.TrimSuffix(path.Clean(pool.Spec.Path), "/") + "/"
 	has := func(f string) bool { return strings.HasPrefix(f, dir) }
 	if kind := blocksOf(pool.Spec); kind != nil {
-		has = func(f string) bool { return kind.at(pool, f) != "" }
+		has = func(f string) bool { return kind.volumeAt(pool, f) != "" }
 	}
-	for _, s := range slices.DeleteFunc(all, func(s sighted) bool { return !selects(s) }) {
+	for _, s := range slices.DeleteFunc(all, func(s observedDomain) bool { return !selects(s) }) {
 		for _, f := range s.files() {
 			if has(f) || strings.HasPrefix(f, volumePath(pool.Name, "")) {
 				return fleet.Errorf(fleet.Conflict, "The pool %s is in use by %s (%s). Delete or move that VM first.", pool.Name, s.ref.Name, path.Base(f))
@@ -154,7 +154,7 @@ func definePool(ctx context.Context, c *conn, pool fleet.Pool) (golibvirt.Storag
 		return golibvirt.StoragePool{}, fmt.Errorf("write the pool's definition: %w", err)
 	}
 	ref, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return l.StoragePoolDefineXML(text, 0) })
-	return ref, placeTaken(ctx, c, err)
+	return ref, translateSourceConflict(ctx, c, err)
 }
 
 // refreshPool makes libvirt re-read the pool's directory. It only logs an error: libvirt refuses a refresh while a
@@ -165,5 +165,5 @@ func (b *Backend) refreshPool(ctx context.Context, c *conn, ref golibvirt.Storag
 	if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(ref, 0) }); err != nil && !isBusy(err) {
 		b.log.Warn("a storage pool cannot be refreshed", "pool", ref.Name, "error", err)
 	}
-	b.pools.changed(ref.Name)
+	b.pools.expirePool(ref.Name)
 }

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func nfs(t *testing.T, b backend, server, export string) fleet.Pool {
+func nfsPool(t *testing.T, b backend, server, export string) fleet.Pool {
 	t.Helper()
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{
 		Kind: fleet.PoolNFS, Path: filepath.Join(t.TempDir(), "mnt"), Server: server, Export: export, Shared: true,
@@ -36,7 +36,7 @@ func TestNFSPoolMountsAndUnmounts(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	t.Cleanup(func() { b.Close() })
-	p := nfs(t, b, "good", "/export")
+	p := nfsPool(t, b, "good", "/export")
 	for range 2 {
 		if err := b.ApplyPool(t.Context(), p); err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestNFSPoolReportsServerRefusal(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	t.Cleanup(func() { b.Close() })
-	p := nfs(t, b, "refuses", "/export")
+	p := nfsPool(t, b, "refuses", "/export")
 	const message = "access denied by server while mounting refuses:/export"
 	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), message) {
 		t.Errorf("apply: %v", err)
@@ -100,7 +100,7 @@ func TestNFSPoolStalledWhenMountHangs(t *testing.T) {
 	if err := os.WriteFile(hang, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := nfs(t, b, "hangs", dir)
+	p := nfsPool(t, b, "hangs", dir)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := b.ApplyPool(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
@@ -153,7 +153,7 @@ func TestHangingPoolBlocksNothingElse(t *testing.T) {
 	// A job that waits for the pool would end at this deadline with another error.
 	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if err := b.ApplyVM(ctx, order(vm, f.pool)); fleet.CodeOf(err) != fleet.Unavailable {
+	if err := b.ApplyVM(ctx, applyJob(vm, f.pool)); fleet.CodeOf(err) != fleet.Unavailable {
 		t.Errorf("a disk on a stalled pool: %v", err)
 	}
 	if n := proxy.dropped.Load(); n > 2 {

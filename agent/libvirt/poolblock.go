@@ -21,9 +21,9 @@ type blocks struct {
 	format string // the format in volume lists
 	// base returns the address prefix of the pool's volumes, also for a pool that somebody else defined. An empty
 	// prefix means that the pool's name is the prefix.
-	base   func(libvirtxml.StoragePool) string
-	below  func(volume string) string // the address after base; empty if no volume can have this name
-	volume func(below string) string  // the inverse of below
+	prefix   func(libvirtxml.StoragePool) string
+	suffixOf  func(volume string) string // the address after base; empty if no volume can have this name
+	nameOf func(below string) string  // the inverse of below
 	source func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource
 }
 
@@ -32,8 +32,8 @@ func blocksOf(s fleet.PoolSpec) *blocks { return poolSources[s.Kind].blocks }
 
 // address returns the volume's address. It is empty if no volume of the pool can have this name.
 func (b *blocks) address(p fleet.Pool, volume string) string {
-	below := b.below(volume)
-	if base := b.base(poolXML(p)); base != "" && below != "" {
+	below := b.suffixOf(volume)
+	if base := b.prefix(poolXML(p)); base != "" && below != "" {
 		return base + below
 	}
 	if below != "" {
@@ -43,19 +43,19 @@ func (b *blocks) address(p fleet.Pool, volume string) string {
 }
 
 // at returns the name of the pool's volume at the address. It is empty if the address is not in the pool.
-func (b *blocks) at(p fleet.Pool, address string) string {
+func (b *blocks) volumeAt(p fleet.Pool, address string) string {
 	if name, ok := strings.CutPrefix(address, volumePath(p.Name, "")); ok {
 		return name
 	}
-	base := b.base(poolXML(p))
+	base := b.prefix(poolXML(p))
 	if below, ok := strings.CutPrefix(address, base); ok && base != "" {
-		return b.volume(below)
+		return b.nameOf(below)
 	}
 	return ""
 }
 
 var (
-	named = func(v string) string { return v }
+	releasedPool = func(v string) string { return v }
 
 	lunBelow = func(v string) string {
 		n, _ := fleet.LUN(v)
@@ -63,14 +63,14 @@ var (
 	}
 
 	iscsiDirect = &blocks{
-		format: fleet.FormatLUN, below: lunBelow,
-		base: func(x libvirtxml.StoragePool) string {
+		format: fleet.FormatLUN, suffixOf: lunBelow,
+		prefix: func(x libvirtxml.StoragePool) string {
 			if x.Source == nil || len(x.Source.Device) != 1 {
 				return ""
 			}
 			return "iscsi:" + x.Source.Device[0].Path + "/"
 		},
-		volume: func(below string) string {
+		nameOf: func(below string) string {
 			if v := "unit:0:0:" + below; lunBelow(v) == below {
 				return v
 			}
@@ -87,15 +87,15 @@ var (
 	// The kernel's names of LUNs contain addresses that only one host can resolve, so disks refer to the volume of the
 	// libvirt pool instead.
 	iscsiKernel = &blocks{
-		format: fleet.FormatLUN, below: lunBelow, volume: named, base: func(libvirtxml.StoragePool) string { return "" },
+		format: fleet.FormatLUN, suffixOf: lunBelow, nameOf: releasedPool, prefix: func(libvirtxml.StoragePool) string { return "" },
 		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
 			return &libvirtxml.DomainDiskSource{Volume: &libvirtxml.DomainDiskSourceVolume{Pool: p.Name, Volume: volume, Mode: "host"}}
 		},
 	}
 
 	rbd = &blocks{
-		format: fleet.FormatRBD, below: named, volume: named,
-		base: func(x libvirtxml.StoragePool) string {
+		format: fleet.FormatRBD, suffixOf: releasedPool, nameOf: releasedPool,
+		prefix: func(x libvirtxml.StoragePool) string {
 			if x.Source == nil {
 				return ""
 			}
@@ -109,8 +109,8 @@ var (
 	}
 
 	logical = &blocks{
-		format: fleet.FormatLV, below: named, volume: named,
-		base: func(x libvirtxml.StoragePool) string {
+		format: fleet.FormatLV, suffixOf: releasedPool, nameOf: releasedPool,
+		prefix: func(x libvirtxml.StoragePool) string {
 			if x.Source == nil {
 				return ""
 			}
@@ -185,8 +185,8 @@ func iscsiSource(p fleet.Pool) *libvirtxml.StoragePoolSource {
 
 // placeOfBlocks returns the identity of a block pool's storage. It ignores the fields that libvirt adds after a
 // refresh.
-func placeOfBlocks(x libvirtxml.StoragePool) poolPlace {
-	at := poolPlace{kind: x.Type}
+func blockPoolStorage(x libvirtxml.StoragePool) poolStorage {
+	at := poolStorage{kind: x.Type}
 	if x.Source == nil {
 		return at
 	}
@@ -254,7 +254,7 @@ func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string
 	if err != nil {
 		return err
 	}
-	return inAct("set the credentials of pool "+p.Name, b.order(ctx, func(ctx context.Context, c *conn) error {
+	return wrapAction("set the credentials of pool "+p.Name, b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		return c.do(ctx, func(l *golibvirt.Libvirt) error {
 			ref, err := l.SecretDefineXML(text, 0)
 			if err != nil {
@@ -289,7 +289,7 @@ func (b *Backend) removePoolSecret(ctx context.Context, c *conn, p fleet.Pool) e
 
 // lookupVolume looks up the volume in libvirt, and again after a refresh of the pool. It returns nil if the volume does
 // not exist.
-func (b *Backend) lookupVolume(ctx context.Context, c *conn, p place) (*golibvirt.StorageVol, fleet.Volume, error) {
+func (b *Backend) lookupVolume(ctx context.Context, c *conn, p localVolume) (*golibvirt.StorageVol, fleet.Volume, error) {
 	pool, err := lookupPool(ctx, c, p.pool.Name)
 	if err != nil {
 		return nil, fleet.Volume{}, err
@@ -309,7 +309,7 @@ func (b *Backend) lookupVolume(ctx context.Context, c *conn, p place) (*golibvir
 }
 
 // readVolumeInfo reads the volume from libvirt, without a refresh of the pool.
-func (b *Backend) readVolumeInfo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p place) (*golibvirt.StorageVol, fleet.Volume, error) {
+func (b *Backend) readVolumeInfo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p localVolume) (*golibvirt.StorageVol, fleet.Volume, error) {
 	var x libvirtxml.StorageVolume
 	v, err := call(ctx, c, func(l *golibvirt.Libvirt) (v golibvirt.StorageVol, err error) {
 		var text string
@@ -339,7 +339,7 @@ func volumeIn(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
 }
 
 // volumeThere returns the volume, or an error if the volume is missing.
-func (b *Backend) volumeThere(ctx context.Context, c *conn, p place) (golibvirt.StorageVol, fleet.Volume, error) {
+func (b *Backend) volumeThere(ctx context.Context, c *conn, p localVolume) (golibvirt.StorageVol, fleet.Volume, error) {
 	ref, v, err := b.lookupVolume(ctx, c, p)
 	if err == nil && ref == nil {
 		err = hypervisor.NoVolume(p.volume, p.pool.Name)
@@ -352,19 +352,19 @@ func (b *Backend) volumeThere(ctx context.Context, c *conn, p place) (golibvirt.
 
 // sizesOf returns the sizes of disks. It reads files directly, and takes other volumes from the latest listing of their
 // pool. The size of an unlisted volume is unknown, because the volume may be newer than the listing.
-func (b *Backend) sizesOf(ctx context.Context, paths diskPaths) map[string]size {
+func (b *Backend) sizesOf(ctx context.Context, paths diskPaths) map[string]diskSize {
 	out := b.disks.read(ctx, paths)
 	for address := range paths {
-		p, volume, ok := b.assigned.blockAt(address)
+		p, volume, ok := b.assignedPools.blockAt(address)
 		if !ok {
 			continue
 		}
 		w := b.pools.of(p.Name)
 		w.mu.Lock()
 		i := slices.IndexFunc(w.reported.Volumes, func(v fleet.Volume) bool { return v.Name == volume })
-		if out[address] = (size{}); i >= 0 && w.reported.State == fleet.PoolActive {
+		if out[address] = (diskSize{}); i >= 0 && w.reported.State == fleet.PoolActive {
 			v := w.reported.Volumes[i]
-			out[address] = size{bytes: v.CapacityBytes, alloc: v.AllocBytes, is: fileThere}
+			out[address] = diskSize{bytes: v.CapacityBytes, alloc: v.AllocBytes, presence: filePresent}
 		}
 		w.mu.Unlock()
 	}

@@ -27,8 +27,8 @@ func TestBlockPoolRefusedWithReason(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			b := allowing(t, c.devices...)
-			p := named(t, b, fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: c.spec})
+			b := backendAllowing(t, c.devices...)
+			p := releasedPool(t, b, fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: c.spec})
 			err := b.ApplyPool(t.Context(), p)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("apply: %v, want %q", err, c.want)

@@ -35,23 +35,23 @@ func (b *Backend) checkPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error
 	if err != nil {
 		return fleet.PoolStatus{}, err
 	}
-	defer c.hangUp()
+	defer c.disconnect()
 	check := poolCheck{Backend: b, w: w, c: c, pool: p}
-	if unlock, _ := b.pools.orders.try(p.Name); unlock != nil {
+	if unlock, _ := b.pools.locks.try(p.Name); unlock != nil {
 		defer unlock()
 		check.exclusive = true
 	}
 	return call(b.life, c, func(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		st, err := check.check(l)
-		if err != nil && answered(err) {
-			return check.failed(inWords(err).Error()), nil
+		if err != nil && isLibvirtError(err) {
+			return check.failedStatus(translateError(err).Error()), nil
 		}
 		return st, err
 	})
 }
 
 // failed returns the status of a failed pool.
-func (g *poolCheck) failed(message string) fleet.PoolStatus {
+func (g *poolCheck) failedStatus(message string) fleet.PoolStatus {
 	return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: g.pool.Spec.Path, Error: message}
 }
 
@@ -60,7 +60,7 @@ func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	st := fleet.PoolStatus{State: fleet.PoolInactive, MountPath: g.pool.Spec.Path}
 	ref, err := l.StoragePoolLookupByName(g.pool.Name)
 	if is(err, golibvirt.ErrNoStoragePool) {
-		st.Error = inWords(err).Error()
+		st.Error = translateError(err).Error()
 		return g.handleInactive(l, st, false)
 	}
 	if err != nil {
@@ -71,11 +71,11 @@ func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		return st, err
 	}
 	var x libvirtxml.StoragePool
-	if err := x.Unmarshal(hypervisor.Legible(text)); err != nil {
+	if err := x.Unmarshal(hypervisor.EscapeInvalidText(text)); err != nil {
 		return st, err
 	}
 	if !sameSource(x, g.pool.Spec) {
-		return g.failed(otherSource(g.pool.Name, x).Error()), nil
+		return g.failedStatus(errOtherSource(g.pool.Name, x).Error()), nil
 	}
 	active, err := l.StoragePoolIsActive(ref)
 	if err != nil {
@@ -89,76 +89,76 @@ func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		return g.handleInactive(l, st, autostart != 0)
 	}
 	if g.exclusive {
-		record, _ := g.pools.book.Of(g.pool)
-		now, problem := g.recordPlace(g.life, g.pool, record)
+		record, _ := g.pools.book.Record(g.pool)
+		now, problem := g.recordPoolDir(g.life, g.pool, record)
 		if problem != nil {
 			return g.handleWrongPlace(l, record, problem)
 		}
-		if g.pool.Spec.Kind.Is().Files {
+		if g.pool.Spec.Kind.Info().FilePool {
 			g.w.probe(path.Clean(g.pool.Spec.Path), now)
 		}
 	}
-	return g.w.readActive(l, ref, g.pool, st, func(err error) { g.poolFailed(g.pool, err) })
+	return g.w.readActive(l, ref, g.pool, st, func(err error) { g.recordPoolOutcome(g.pool, err) })
 }
 
 // handleWrongPlace handles an active pool on another directory than the recorded one. It mounts the pool again if the
 // mount was lost.
 func (g *poolCheck) handleWrongPlace(l *golibvirt.Libvirt, record pooldir.RecordedPool, problem error) (fleet.PoolStatus, error) {
-	now, err := pooldir.SeePlace(record.Path)
-	if err == nil && g.pool.Spec.Kind.Is().Mounted && record.Unmounted(now) && !g.started && g.w.healDue() {
-		return g.heal(l)
+	now, err := pooldir.ReadPlace(record.Path)
+	if err == nil && g.pool.Spec.Kind.Info().Mounted && record.Unmounted(now) && !g.started && g.w.healDue() {
+		return g.restartPool(l)
 	}
 	record.Failing = true
-	g.keepPool(g.pool, record)
-	return g.failed(problem.Error()), nil
+	g.recordPool(g.pool, record)
+	return g.failedStatus(problem.Error()), nil
 }
 
 // handleInactive handles an inactive pool that somebody stopped or that failed. It starts a failed pool again once a
 // retry is due.
 func (g *poolCheck) handleInactive(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
-	record, known := g.pools.book.Of(g.pool)
+	record, known := g.pools.book.Record(g.pool)
 	if !g.exclusive || !known {
-		return g.w.inactive(st), nil
+		return g.w.inactiveStatus(st), nil
 	}
-	if !g.pool.Spec.Kind.Is().Mounted {
-		if _, problem := g.checkPlace(g.life, record); problem != nil {
+	if !g.pool.Spec.Kind.Info().Mounted {
+		if _, problem := g.checkPoolDir(g.life, record); problem != nil {
 			record.Failing = record.Failing || !record.ByOthers
-			g.keepPool(g.pool, record)
-			return g.failed(problem.Error()), nil
+			g.recordPool(g.pool, record)
+			return g.failedStatus(problem.Error()), nil
 		}
 	}
-	if record.Stopped(g.pools.book.Boot(), autostart) {
-		record.ByOthers, st.ByOthers = true, true
-		g.keepPool(g.pool, record)
+	if record.StoppedByOthers(g.pools.book.Boot(), autostart) {
+		record.ByOthers, st.StoppedOutside = true, true
+		g.recordPool(g.pool, record)
 		return st, nil
 	}
 	if g.started || !g.w.healDue() {
-		return g.w.inactive(st), nil
+		return g.w.inactiveStatus(st), nil
 	}
-	return g.heal(l)
+	return g.restartPool(l)
 }
 
 // heal starts the pool and checks it again.
-func (g *poolCheck) heal(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
+func (g *poolCheck) restartPool(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	g.started = true
-	err := inAct("start pool "+g.pool.Name, g.startPool(g.life, g.c, g.pool))
+	err := wrapAction("start pool "+g.pool.Name, g.startPool(g.life, g.c, g.pool))
 	if g.life.Err() != nil {
 		return fleet.PoolStatus{}, err
 	}
-	g.poolFailed(g.pool, err)
+	g.recordPoolOutcome(g.pool, err)
 	if err != nil {
-		return g.failed(err.Error()), nil
+		return g.failedStatus(err.Error()), nil
 	}
 	g.log.Info("a storage pool that had failed is active again", "pool", g.pool.Name)
 	return g.check(l)
 }
 
 // inactive returns st as failed or stalled if the pool's last start failed or hung, otherwise unchanged.
-func (w *poolWatch) inactive(st fleet.PoolStatus) fleet.PoolStatus {
+func (w *poolWatch) inactiveStatus(st fleet.PoolStatus) fleet.PoolStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.hung:
+	case w.timedOut:
 		st.State, st.Error = fleet.PoolStalled, w.failure
 	case w.failure != "":
 		st.State, st.Error = fleet.PoolFailed, w.failure
@@ -167,7 +167,7 @@ func (w *poolWatch) inactive(st fleet.PoolStatus) fleet.PoolStatus {
 }
 
 // probe writes and reads a small file in the pool's directory, at most once per refreshAge.
-func (w *poolWatch) probe(dir string, now pooldir.Sighting) {
+func (w *poolWatch) probe(dir string, now pooldir.DirReading) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
 	w.mu.Unlock()
@@ -197,7 +197,7 @@ func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 		// refresh and the pool stays active.
 		err := l.StoragePoolRefresh(ref, 0)
 		if err != nil && !isBusy(err) {
-			failed(inWords(err))
+			failed(translateError(err))
 			return st, err
 		}
 		busy := err != nil
@@ -205,8 +205,8 @@ func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 		switch {
 		case err == nil:
 			volumes, total, unlisted = list, n, ""
-		case ofOne(err):
-			unlisted = "The pool's volumes cannot be listed, so the list is an earlier one: " + inWords(err).Error()
+		case concernsOneObject(err):
+			unlisted = "The pool's volumes cannot be listed, so the list is an earlier one: " + translateError(err).Error()
 		default:
 			return st, err
 		}
@@ -214,13 +214,13 @@ func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 			volumes = addNewFiles(p, volumes)
 			total = max(total, len(volumes))
 		}
-		if p.Spec.Kind.Is().Files {
+		if p.Spec.Kind.Info().FilePool {
 			machines = addAppliances(volumes, machines)
 			images = markUnsound(volumes, images)
 		}
 		w.mu.Lock()
 		w.machines, w.images = machines, images
-		w.volumes, w.total, w.unlisted, w.refreshed, w.failure, w.hung = volumes, total, unlisted, begun, "", false
+		w.volumes, w.total, w.unlisted, w.refreshed, w.failure, w.timedOut = volumes, total, unlisted, begun, "", false
 		w.mu.Unlock()
 	}
 	_, capacity, used, available, err := l.StoragePoolGetInfo(ref)
@@ -231,10 +231,10 @@ func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 	tried := w.lastProbe
 	w.mu.Unlock()
 	st.State, st.Volumes = fleet.PoolActive, volumes
-	st.Error = strings.Join(slices.DeleteFunc([]string{tried.Error, unlisted, hypervisor.VolumesUnread(volumes)}, func(s string) bool { return s == "" }), " ")
+	st.Error = strings.Join(slices.DeleteFunc([]string{tried.Error, unlisted, hypervisor.SummarizeFaultyVolumes(volumes)}, func(s string) bool { return s == "" }), " ")
 	st.MountOptions, st.FileSystem, st.WriteMicros, st.ReadMicros = tried.MountOptions, tried.FileSystem, tried.WriteMicros, tried.ReadMicros
 	st.CapacityBytes, st.UsedBytes, st.AvailableBytes = int64(capacity), int64(used), int64(available)
-	if !p.Spec.Kind.Is().Makes {
+	if !p.Spec.Kind.Info().CreatesVolumes {
 		// LUNs always fill the whole pool, and the host cannot see how much of a LUN its guest uses.
 		st.UsedBytes, st.AvailableBytes = 0, 0
 	}
@@ -247,7 +247,7 @@ func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 // addNewFiles adds the files that are newer than libvirt's listing, because libvirt cannot refresh while it creates a
 // volume. Overlays and invalid images appear after libvirt's next refresh.
 func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
-	if !p.Spec.Kind.Is().Files {
+	if !p.Spec.Kind.Info().FilePool {
 		return known
 	}
 	dir := path.Clean(p.Spec.Path)
@@ -261,7 +261,7 @@ func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 	}
 	for _, e := range files {
 		name := e.Name()
-		if len(known) >= maxListedVolumes || names[name] || hypervisor.Legible(name) != name || !e.Type().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, partialSuffix) || pooldir.IsOurs(name) {
+		if len(known) >= maxListedVolumes || names[name] || hypervisor.EscapeInvalidText(name) != name || !e.Type().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, partialSuffix) || pooldir.IsQuantixFile(name) {
 			continue
 		}
 		if raw, is := rawFile(p, name); is {
@@ -283,7 +283,7 @@ func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 
 // isBusy reports whether libvirt refused the refresh because a volume of the pool is being created.
 func isBusy(err error) bool {
-	return answered(err) && strings.Contains(err.Error(), "asynchronous jobs")
+	return isLibvirtError(err) && strings.Contains(err.Error(), "asynchronous jobs")
 }
 
 // maxListedVolumes limits the listed volumes of a pool. A directory of many small files could otherwise make the host's
@@ -298,7 +298,7 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) 
 		return nil, 0, err
 	}
 	refs = slices.DeleteFunc(refs, func(v golibvirt.StorageVol) bool {
-		return strings.HasSuffix(v.Name, partialSuffix) && !abandoned(v.Key) || pooldir.IsOurs(v.Name)
+		return strings.HasSuffix(v.Name, partialSuffix) && !isAbandoned(v.Key) || pooldir.IsQuantixFile(v.Name)
 	})
 	slices.SortFunc(refs, func(a, b golibvirt.StorageVol) int { return cmp.Compare(a.Name, b.Name) })
 	for _, v := range refs[:min(len(refs), maxListedVolumes)] {
@@ -310,8 +310,8 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) 
 		switch {
 		case is(err, golibvirt.ErrNoStorageVol):
 			continue
-		case ofOne(err):
-			one = fleet.Volume{Name: hypervisor.Legible(v.Name), Path: hypervisor.Legible(v.Key), Fault: "The host cannot read the volume: " + inWords(err).Error()}
+		case concernsOneObject(err):
+			one = fleet.Volume{Name: hypervisor.EscapeInvalidText(v.Name), Path: hypervisor.EscapeInvalidText(v.Key), Fault: "The host cannot read the volume: " + translateError(err).Error()}
 		case err != nil:
 			return nil, 0, err
 		}
@@ -329,14 +329,14 @@ func describeVolume(l *golibvirt.Libvirt, v golibvirt.StorageVol, p fleet.Pool) 
 		return fleet.Volume{}, err
 	}
 	var x libvirtxml.StorageVolume
-	if err := x.Unmarshal(hypervisor.Legible(text)); err != nil {
+	if err := x.Unmarshal(hypervisor.EscapeInvalidText(text)); err != nil {
 		return fleet.Volume{}, err
 	}
 	if !slices.Contains([]string{"", "file", "block", "network"}, x.Type) {
 		return fleet.Volume{}, nil
 	}
 	out := volumeIn(p, x)
-	if hypervisor.Legible(v.Name) != v.Name {
+	if hypervisor.EscapeInvalidText(v.Name) != v.Name {
 		out.Fault = hypervisor.VolumeUnnamed
 	}
 	return out, nil
@@ -345,7 +345,7 @@ func describeVolume(l *golibvirt.Libvirt, v golibvirt.StorageVol, p fleet.Pool) 
 // rawFile returns the volume if the name is the name of a raw disk. libvirt would probe the format from bytes that the
 // guest wrote.
 func rawFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
-	if !p.Spec.Kind.Is().Files || !fleet.IsRawName(name) || hypervisor.Legible(name) != name {
+	if !p.Spec.Kind.Info().FilePool || !fleet.IsRawName(name) || hypervisor.EscapeInvalidText(name) != name {
 		return v, false
 	}
 	at := filepath.Join(path.Clean(p.Spec.Path), name)
@@ -360,7 +360,7 @@ func rawFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 const abandonedAfter = 10 * time.Minute
 
 // abandoned reports whether nobody has written to the unfinished file for abandonedAfter.
-func abandoned(path string) bool {
+func isAbandoned(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && time.Since(info.ModTime()) > abandonedAfter
 }

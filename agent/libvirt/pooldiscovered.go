@@ -19,36 +19,36 @@ import (
 func createdByQuantix(x libvirtxml.StoragePool, p fleet.Pool) bool { return x.UUID == string(p.ID) }
 
 // poolBefore returns the state of a preexisting pool before Quantix first uses it.
-func poolBefore(ctx context.Context, c *conn, p fleet.Pool) (pooldir.PoolBefore, error) {
+func poolBefore(ctx context.Context, c *conn, p fleet.Pool) (pooldir.PriorPoolState, error) {
 	ref, x, err := findPool(ctx, c, p.Name)
 	if is(err, golibvirt.ErrNoStoragePool) || err == nil && createdByQuantix(x, p) {
-		return pooldir.PoolBefore{}, nil
+		return pooldir.PriorPoolState{}, nil
 	}
 	if err != nil {
-		return pooldir.PoolBefore{}, err
+		return pooldir.PriorPoolState{}, err
 	}
 	return poolState(ctx, c, ref)
 }
 
 // poolState reads whether the pool is active and has autostart.
-func poolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (pooldir.PoolBefore, error) {
-	return call(ctx, c, func(l *golibvirt.Libvirt) (pooldir.PoolBefore, error) {
+func poolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (pooldir.PriorPoolState, error) {
+	return call(ctx, c, func(l *golibvirt.Libvirt) (pooldir.PriorPoolState, error) {
 		active, err := l.StoragePoolIsActive(ref)
 		if err != nil {
-			return pooldir.PoolBefore{}, err
+			return pooldir.PriorPoolState{}, err
 		}
 		autostart, err := l.StoragePoolGetAutostart(ref)
-		return pooldir.PoolBefore{Defined: true, Active: active != 0, Autostart: autostart != 0}, err
+		return pooldir.PriorPoolState{Defined: true, Active: active != 0, Autostart: autostart != 0}, err
 	})
 }
 
 // releasePreexisting releases a preexisting pool. The pool stays defined, and its active and autostart states become
 // what they were before Quantix used the pool. It stays active while unmanaged domains of the host use it.
 func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool, ref golibvirt.StoragePool) error {
-	if err := b.checkUnused(ctx, c, p, func(s sighted) bool { return s.ours }); err != nil {
+	if err := b.checkUnused(ctx, c, p, func(s observedDomain) bool { return s.managed }); err != nil {
 		return err
 	}
-	record, _ := b.pools.book.Of(p)
+	record, _ := b.pools.book.Record(p)
 	now, err := poolState(ctx, c, ref)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool,
 	if err := b.removeMarker(ctx, p); err != nil {
 		return err
 	}
-	was, used := record.Preexisting, b.checkUnused(ctx, c, p, func(sighted) bool { return true })
+	was, used := record.Preexisting, b.checkUnused(ctx, c, p, func(observedDomain) bool { return true })
 	err = c.do(ctx, func(l *golibvirt.Libvirt) error {
 		if was.Defined && !was.Autostart && now.Autostart {
 			if err := l.StoragePoolSetAutostart(ref, 0); err != nil {
@@ -81,7 +81,7 @@ func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool,
 var sourceConflict = regexp.MustCompile(`conflict with pool: '(.+)'`)
 
 // placeTaken translates libvirt's error about another pool with the same source into an error for people.
-func placeTaken(ctx context.Context, c *conn, err error) error {
+func translateSourceConflict(ctx context.Context, c *conn, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -91,9 +91,9 @@ func placeTaken(ctx context.Context, c *conn, err error) error {
 	}
 	where := ""
 	if _, x, err := findPool(ctx, c, m[1]); err == nil {
-		where = poolPlaceOf(x).describe()
+		where = poolStorageOf(x).describe()
 	}
-	return hypervisor.PoolPlaceTaken(m[1], where)
+	return hypervisor.RefuseTakenPoolSource(m[1], where)
 }
 
 // discoveredPools returns all pools of libvirt, sorted by name. It lists an unreadable pool with the error.
@@ -102,7 +102,7 @@ func (b *Backend) discoveredPools() ([]fleet.DiscoveredPool, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.hangUp()
+	defer c.disconnect()
 	out, err := call(b.life, c, func(l *golibvirt.Libvirt) (out []fleet.DiscoveredPool, err error) {
 		all, _, err := l.ConnectListAllStoragePools(1, 0)
 		if err != nil {
@@ -113,8 +113,8 @@ func (b *Backend) discoveredPools() ([]fleet.DiscoveredPool, error) {
 			switch {
 			case is(err, golibvirt.ErrNoStoragePool):
 				continue
-			case ofOne(err):
-				one = fleet.DiscoveredPool{Name: ref.Name, Error: inWords(err).Error()}
+			case concernsOneObject(err):
+				one = fleet.DiscoveredPool{Name: ref.Name, Error: translateError(err).Error()}
 			case err != nil:
 				return nil, err
 			}
@@ -134,7 +134,7 @@ func discoveredPool(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (fleet.Disc
 		return out, err
 	}
 	var x libvirtxml.StoragePool
-	if err := x.Unmarshal(hypervisor.Legible(text)); err != nil {
+	if err := x.Unmarshal(hypervisor.EscapeInvalidText(text)); err != nil {
 		return out, err
 	}
 	active, err := l.StoragePoolIsActive(ref)
@@ -142,6 +142,6 @@ func discoveredPool(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (fleet.Disc
 		return out, err
 	}
 	autostart, err := l.StoragePoolGetAutostart(ref)
-	out.Kind, out.Place, out.Active, out.Autostart = x.Type, poolPlaceOf(x).describe(), active != 0, autostart != 0
+	out.Kind, out.Place, out.Active, out.Autostart = x.Type, poolStorageOf(x).describe(), active != 0, autostart != 0
 	return out, err
 }

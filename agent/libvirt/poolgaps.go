@@ -15,7 +15,7 @@ import (
 func missingPools(l *golibvirt.Libvirt) (types []string, err error) {
 	text, err := l.ConnectGetStoragePoolCapabilities(0)
 	if err != nil {
-		if answered(err) {
+		if isLibvirtError(err) {
 			return nil, nil
 		}
 		return nil, err
@@ -45,7 +45,7 @@ func poolGaps(missing []string, lookPath func(program string) (string, error)) (
 		lacks[t] = true
 	}
 	for _, t := range fleet.PoolTypes() {
-		need, libvirt := t.Kind.Needs(), poolSources[t.Kind].libvirt
+		need, libvirt := t.Kind.RequiredPackages(), poolSources[t.Kind].libvirt
 		if lacks[libvirt] {
 			gaps = append(gaps, fleet.PoolGap{Kind: t.Kind, Why: fmt.Sprintf("This libvirt has no %s driver. Install %s.", libvirt, cmp.Or(need.Driver, "its storage drivers"))})
 			continue

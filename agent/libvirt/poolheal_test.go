@@ -43,11 +43,11 @@ func TestUndefinedPoolCountsAsStoppedByOthers(t *testing.T) {
 	waitPool(t, f, f.pool, "active", isActive)
 	virsh(t, "pool-destroy", f.pool.Name)
 	virsh(t, "pool-undefine", f.pool.Name)
-	waitPool(t, f, f.pool, "stopped by others", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolInactive && s.ByOthers })
+	waitPool(t, f, f.pool, "stopped by others", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolInactive && s.StoppedOutside })
 	f.ok(f.ApplyPool(t.Context(), f.pool))
 	waitPool(t, f, f.pool, "active", isActive)
 	virsh(t, "pool-destroy", f.pool.Name)
-	waitPool(t, f, f.pool, "stopped by others", func(s fleet.PoolStatus) bool { return s.ByOthers })
+	waitPool(t, f, f.pool, "stopped by others", func(s fleet.PoolStatus) bool { return s.StoppedOutside })
 	virsh(t, "pool-start", f.pool.Name)
 	waitPool(t, f, f.pool, "active after a start by others", isActive)
 }
@@ -63,7 +63,7 @@ func TestNFSPoolRecoversWithoutJob(t *testing.T) {
 	if err := os.WriteFile(away, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := nfs(t, b, "flaky", dir)
+	p := nfsPool(t, b, "flaky", dir)
 	const message = "Connection refused for flaky"
 	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), message) {
 		t.Errorf("apply: %v", err)
@@ -151,7 +151,7 @@ func TestPoolOfOlderAgentGetsMarkerOnce(t *testing.T) {
 	if text, err := os.ReadFile(marker(f.pool)); err != nil || strings.TrimSpace(string(text)) != string(f.pool.ID) {
 		t.Errorf("the marker is %q, %v", text, err)
 	}
-	if record, ok := fresh.Of(f.pool); !ok || record.Place == nil || !record.Place.Marked {
+	if record, ok := fresh.Record(f.pool); !ok || record.Place == nil || !record.Place.Marked {
 		t.Errorf("the pool book has %+v", record)
 	}
 	// A pool that loses its marker later gets no new one.

@@ -33,9 +33,9 @@ func markUnsound(volumes []fleet.Volume, known map[string]cachedImage) map[strin
 			case err != nil:
 				continue // the next pool check tries again
 			}
-			s = cachedImage{file, h.Unsound()}
+			s = cachedImage{file, h.InvalidReason()}
 		}
-		now[v.Name], v.Unsound = s, s.unsound
+		now[v.Name], v.NotImageReason = s, s.unsound
 	}
 	return now
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // mounted returns a pool that the host mounts. The test's cleanup releases the pool.
-func mounted(t *testing.T, b hypervisor.Hypervisor, spec fleet.PoolSpec) fleet.Pool {
+func mountedPool(t *testing.T, b hypervisor.Hypervisor, spec fleet.PoolSpec) fleet.Pool {
 	t.Helper()
 	spec.Path = filepath.Join(t.TempDir(), "mnt")
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: spec}
@@ -33,7 +33,7 @@ func mounted(t *testing.T, b hypervisor.Hypervisor, spec fleet.PoolSpec) fleet.P
 }
 
 // allowing returns a backend whose settings allow pools on these devices.
-func allowing(t *testing.T, devices ...string) hypervisor.Hypervisor {
+func backendAllowing(t *testing.T, devices ...string) hypervisor.Hypervisor {
 	t.Helper()
 	needHost(t)
 	allowed := roots
@@ -47,15 +47,15 @@ func allowing(t *testing.T, devices ...string) hypervisor.Hypervisor {
 }
 
 // loop returns a loop device with an empty file system.
-func loop(t *testing.T, format string) string {
+func loopDevice(t *testing.T, format string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 320<<20)); err != nil {
 		t.Fatal(err)
 	}
-	sh(t, "mkfs."+format, "-q", file)
-	device := sh(t, "losetup", "-f", "--show", file)
-	t.Cleanup(func() { sh(t, "losetup", "-d", device) })
+	runOutput(t, "mkfs."+format, "-q", file)
+	device := runOutput(t, "losetup", "-f", "--show", file)
+	t.Cleanup(func() { runOutput(t, "losetup", "-d", device) })
 	return device
 }
 
@@ -66,12 +66,12 @@ func TestDevicePoolMountsAndUnmounts(t *testing.T) {
 	for _, format := range []string{"ext4", "xfs", "btrfs"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
-			device := loop(t, format)
-			b := allowing(t, "/dev/loop*")
-			p := mounted(t, b, fleet.PoolSpec{Kind: fleet.PoolFS, Device: device, Format: format})
+			device := loopDevice(t, format)
+			b := backendAllowing(t, "/dev/loop*")
+			p := mountedPool(t, b, fleet.PoolSpec{Kind: fleet.PoolFS, Device: device, Format: format})
 			f := fixture{backend: b, t: t, pool: p}
 			elsewhere := t.TempDir()
-			sh(t, "mount", device, elsewhere)
+			runOutput(t, "mount", device, elsewhere)
 			if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), "is mounted at "+elsewhere+" already") {
 				t.Errorf("the device is mounted elsewhere: %v", err)
 			}
@@ -85,17 +85,17 @@ func TestDevicePoolMountsAndUnmounts(t *testing.T) {
 			waitPool(t, b, p, "write-tested", func(s fleet.PoolStatus) bool {
 				return s.WriteMicros > 0 && s.Error == "" && strings.Contains(s.MountOptions, "rw,") && strings.Contains(s.MountOptions, "nosuid")
 			})
-			sh(t, "mount", "-o", "remount,ro", p.Spec.Path)
+			runOutput(t, "mount", "-o", "remount,ro", p.Spec.Path)
 			f.ok(b.ApplyPool(t.Context(), p)) // refreshes the status
 			waitPool(t, b, p, "read-only", func(s fleet.PoolStatus) bool {
 				return s.State == fleet.PoolActive && strings.Contains(s.Error, "is mounted read-only") && strings.HasPrefix(s.MountOptions, "ro,") && s.WriteMicros == 0
 			})
-			sh(t, "mount", "-o", "remount,rw", p.Spec.Path)
+			runOutput(t, "mount", "-o", "remount,rw", p.Spec.Path)
 			f.ok(b.ApplyPool(t.Context(), p))
 			waitPool(t, b, p, "writable again", func(s fleet.PoolStatus) bool { return s.Error == "" && s.WriteMicros > 0 })
 			vm := f.vm()
 			vm.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: "a.qcow2", SizeBytes: 8 << 20}}
-			f.ok(b.ApplyVM(t.Context(), order(vm, p)))
+			f.ok(b.ApplyVM(t.Context(), applyJob(vm, p)))
 			if _, err := os.Stat(filepath.Join(p.Spec.Path, vm.Spec.Disks[0].Volume)); err != nil {
 				t.Errorf("the VM's disk: %v", err)
 			}
@@ -113,13 +113,13 @@ func TestDevicePoolMountsAndUnmounts(t *testing.T) {
 
 func TestDevicePoolRefusedWithReason(t *testing.T) {
 	t.Parallel()
-	device := loop(t, "ext4")
+	device := loopDevice(t, "ext4")
 	empty := filepath.Join(t.TempDir(), "disk")
 	if err := errors.Join(os.WriteFile(empty, nil, 0o600), os.Truncate(empty, 16<<20)); err != nil {
 		t.Fatal(err)
 	}
-	blank := sh(t, "losetup", "-f", "--show", empty)
-	t.Cleanup(func() { sh(t, "losetup", "-d", blank) })
+	blank := runOutput(t, "losetup", "-f", "--show", empty)
+	t.Cleanup(func() { runOutput(t, "losetup", "-d", blank) })
 	for what, c := range map[string]struct {
 		devices      []string
 		device, want string
@@ -132,8 +132,8 @@ func TestDevicePoolRefusedWithReason(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			b := allowing(t, c.devices...)
-			p := mounted(t, b, fleet.PoolSpec{Kind: fleet.PoolFS, Device: c.device, Format: "ext4"})
+			b := backendAllowing(t, c.devices...)
+			p := mountedPool(t, b, fleet.PoolSpec{Kind: fleet.PoolFS, Device: c.device, Format: "ext4"})
 			if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("apply: %v, want %q", err, c.want)
 			}
@@ -217,17 +217,17 @@ func bridgeOf(t *testing.T, network string) string {
 // host.
 func TestGlusterPoolMountsAndReportsDeadServer(t *testing.T) {
 	server, stop := gluster(t)
-	b := allowing(t)
-	none := mounted(t, b, fleet.PoolSpec{Kind: fleet.PoolGluster, Server: server, Volume: "none", Shared: true})
+	b := backendAllowing(t)
+	none := mountedPool(t, b, fleet.PoolSpec{Kind: fleet.PoolGluster, Server: server, Volume: "none", Shared: true})
 	if err := b.ApplyPool(t.Context(), none); err == nil || !strings.Contains(err.Error(), "mount") {
 		t.Errorf("a missing volume: %v", err)
 	}
-	p := mounted(t, b, fleet.PoolSpec{Kind: fleet.PoolGluster, Server: server, Volume: "gv0", Shared: true})
+	p := mountedPool(t, b, fleet.PoolSpec{Kind: fleet.PoolGluster, Server: server, Volume: "gv0", Shared: true})
 	f := fixture{backend: b, t: t, pool: p}
 	waitFor(t, "the volume is mounted", func() bool { return b.ApplyPool(t.Context(), p) == nil })
 	vm := f.vm()
 	vm.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: "a.qcow2", SizeBytes: 8 << 20}}
-	f.ok(b.ApplyVM(t.Context(), order(vm, p)))
+	f.ok(b.ApplyVM(t.Context(), applyJob(vm, p)))
 	waitPool(t, b, p, "active with the disk", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Volumes) == 1 })
 	stop()
 	waitPool(t, b, p, "not active", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolFailed || s.State == fleet.PoolStalled })

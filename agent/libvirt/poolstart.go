@@ -14,12 +14,12 @@ import (
 // The caller holds the pool's lock. startPool creates the directory only for a pool that was never active, because a
 // missing directory may mean that the data is elsewhere.
 func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
-	if err := b.poolAllowed(ctx, p); err != nil {
+	if err := b.checkPoolAllowed(ctx, p); err != nil {
 		return err
 	}
-	record, _ := b.pools.book.Of(p)
-	if !p.Spec.Kind.Is().Mounted {
-		if _, err := b.checkPlace(ctx, record); err != nil {
+	record, _ := b.pools.book.Record(p)
+	if !p.Spec.Kind.Info().Mounted {
+		if _, err := b.checkPoolDir(ctx, record); err != nil {
 			return err
 		}
 	}
@@ -32,11 +32,11 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 		return err
 	}
 	if !active {
-		if err := b.createPool(ctx, c, p, ref, p.Spec.Kind.Is().Files && (record.Place == nil || p.Spec.Kind.Is().Mounted)); err != nil {
+		if err := b.createPool(ctx, c, p, ref, p.Spec.Kind.Info().FilePool && (record.Place == nil || p.Spec.Kind.Info().Mounted)); err != nil {
 			return err
 		}
 	}
-	if _, err := b.recordPlace(ctx, p, record); err != nil {
+	if _, err := b.recordPoolDir(ctx, p, record); err != nil {
 		if !active {
 			b.undoStart(ctx, c, ref)
 		}
@@ -58,7 +58,7 @@ func (b *Backend) definedPool(ctx context.Context, c *conn, p fleet.Pool) (golib
 	case err != nil:
 		return ref, err
 	case !sameSource(x, p.Spec):
-		return ref, otherSource(p.Name, x)
+		return ref, errOtherSource(p.Name, x)
 	}
 	return ref, nil
 }
@@ -70,7 +70,7 @@ func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.Storage
 	if err != nil || active == 0 {
 		return false, err
 	}
-	now, problem := b.checkPlace(ctx, record)
+	now, problem := b.checkPoolDir(ctx, record)
 	if problem == nil || !record.Unmounted(now) {
 		return true, problem
 	}
@@ -90,7 +90,7 @@ func (b *Backend) createPool(ctx context.Context, c *conn, p fleet.Pool, ref gol
 	if err != nil {
 		return err
 	}
-	if err := b.poolAllowed(ctx, p); err != nil {
+	if err := b.checkPoolAllowed(ctx, p); err != nil {
 		return err
 	}
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolCreate(ref, 0) })
@@ -104,7 +104,7 @@ func (b *Backend) undoStart(ctx context.Context, c *conn, ref golibvirt.StorageP
 }
 
 // poolAllowed refuses pools that the agent's settings forbid, and pool kinds that the agent does not know.
-func (b *Backend) poolAllowed(ctx context.Context, p fleet.Pool) error {
+func (b *Backend) checkPoolAllowed(ctx context.Context, p fleet.Pool) error {
 	kind, known := poolSources[p.Spec.Kind]
 	if !known {
 		return fleet.Errorf(fleet.Conflict, "This agent does not know pools of kind %q. Upgrade the agent.", string(p.Spec.Kind))
@@ -125,40 +125,40 @@ func (b *Backend) poolAllowed(ctx context.Context, p fleet.Pool) error {
 }
 
 // checkPlace inspects the pool's directory and refuses a directory other than the recorded one.
-func (b *Backend) checkPlace(ctx context.Context, record pooldir.RecordedPool) (pooldir.Sighting, error) {
+func (b *Backend) checkPoolDir(ctx context.Context, record pooldir.RecordedPool) (pooldir.DirReading, error) {
 	if record.Path == "" {
-		return pooldir.Sighting{}, nil // libvirt identifies a block pool by its source
+		return pooldir.DirReading{}, nil // libvirt identifies a block pool by its source
 	}
-	now, err := within(ctx, func() (pooldir.Sighting, error) { return pooldir.SeePlace(record.Path) })
+	now, err := within(ctx, func() (pooldir.DirReading, error) { return pooldir.ReadPlace(record.Path) })
 	if err != nil {
 		return now, err
 	}
-	return now, record.Judge(now)
+	return now, record.CheckPlace(now)
 }
 
 // placePath returns the directory that holds the pool's marker. It is empty for a block pool.
-func placePath(s fleet.PoolSpec) string {
-	if !s.Kind.Is().Files {
+func markerDir(s fleet.PoolSpec) string {
+	if !s.Kind.Info().FilePool {
 		return ""
 	}
 	return path.Clean(s.Path)
 }
 
 // writtenElsewhere reports whether other hosts may write to the pool's files.
-func writtenElsewhere(s fleet.PoolSpec) bool { return s.Shared || s.Kind.Is().Mounted }
+func isShared(s fleet.PoolSpec) bool { return s.Shared || s.Kind.Info().Mounted }
 
 // recordPlace checks the directory of an active pool, records it, and creates the marker at first use. A directory that
 // lost its marker gets no new one.
-func (b *Backend) recordPlace(ctx context.Context, p fleet.Pool, record pooldir.RecordedPool) (pooldir.Sighting, error) {
-	record.ID, record.Path, record.Shared = p.ID, placePath(p.Spec), writtenElsewhere(p.Spec)
+func (b *Backend) recordPoolDir(ctx context.Context, p fleet.Pool, record pooldir.RecordedPool) (pooldir.DirReading, error) {
+	record.ID, record.Path, record.Shared = p.ID, markerDir(p.Spec), isShared(p.Spec)
 	if record.Path == "" {
 		record.Place = &pooldir.Place{}
 		record.Boot, record.Failing, record.ByOthers = b.pools.book.Boot(), false, false
-		b.keepPool(p, record)
-		return pooldir.Sighting{}, nil
+		b.recordPool(p, record)
+		return pooldir.DirReading{}, nil
 	}
-	now, err := b.checkPlace(ctx, record)
-	if err == nil && record.Place == nil && !now.There {
+	now, err := b.checkPoolDir(ctx, record)
+	if err == nil && record.Place == nil && !now.Exists {
 		return now, fleet.Errorf(fleet.Conflict, "The directory %s does not exist any more.", record.Path)
 	}
 	if err != nil {
@@ -169,13 +169,13 @@ func (b *Backend) recordPlace(ctx context.Context, p fleet.Pool, record pooldir.
 		if failed != nil && record.Place == nil {
 			b.log.Warn("the marker of a storage pool cannot be written; the mount and inode identify the directory", "pool", p.Name, "error", failed)
 		}
-		if now, err = b.checkPlace(ctx, record); err != nil {
+		if now, err = b.checkPoolDir(ctx, record); err != nil {
 			return now, err // another pool wrote its marker to the directory at the same time
 		}
 	}
 	record.Place = &pooldir.Place{Marked: now.Marker == p.ID, Mount: now.Mount, Inode: now.Inode}
 	record.Boot, record.Failing, record.ByOthers = b.pools.book.Boot(), false, false
-	b.keepPool(p, record)
+	b.recordPool(p, record)
 	return now, nil
 }
 
@@ -190,7 +190,7 @@ func (b *Backend) forgetPool(ctx context.Context, p fleet.Pool) error {
 // removeMarker removes the marker before libvirt unmounts the pool's directory. A shared pool keeps the marker until
 // the pool is deleted, because other hosts identify the pool by the marker.
 func (b *Backend) removeMarker(ctx context.Context, p fleet.Pool) error {
-	if p.Spec.Shared && p.DeletedAt == nil || !p.Spec.Kind.Is().Files {
+	if p.Spec.Shared && p.DeletedAt == nil || !p.Spec.Kind.Info().FilePool {
 		return nil
 	}
 	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, pooldir.UnmarkPlace(p.Spec.Path, p.ID) })
@@ -199,7 +199,7 @@ func (b *Backend) removeMarker(ctx context.Context, p fleet.Pool) error {
 
 // restoreMarker restores the marker after a failed release.
 func (b *Backend) restoreMarker(ctx context.Context, p fleet.Pool) {
-	record, known := b.pools.book.Of(p)
+	record, known := b.pools.book.Record(p)
 	if !known || record.Place == nil || !record.Place.Marked {
 		return
 	}

@@ -31,7 +31,7 @@ const (
 type poolWatches struct {
 	roots  pooldir.Roots
 	book   *state.PoolBook
-	orders locks[string] // by pool name; locked by jobs and by pool checks
+	locks keyLocks[string] // by pool name; locked by jobs and by pool checks
 
 	mu     sync.Mutex
 	all    map[string]*poolWatch
@@ -45,7 +45,7 @@ type poolWatch struct {
 
 	mu        sync.Mutex
 	failure   string // the error of the last failed job or refresh; empty after a success
-	hung      bool   // the last failed job or refresh reached its deadline without an answer
+	timedOut      bool   // the last failed job or refresh reached its deadline without an answer
 	refreshed time.Time
 	volumes   []fleet.Volume
 	machines  map[string]cachedAppliance
@@ -72,7 +72,7 @@ func (p *poolWatches) of(name string) *poolWatch {
 }
 
 // changed makes the next read of the pool, and of the list of pools, check again instead of returning a cached result.
-func (p *poolWatches) changed(name string) {
+func (p *poolWatches) expirePool(name string) {
 	w := p.of(name)
 	w.mu.Lock()
 	w.refreshed = time.Time{}
@@ -83,10 +83,10 @@ func (p *poolWatches) changed(name string) {
 
 // poolFailed records the outcome of a job, a refresh or a restart. The pool's status shows the error until the pool is
 // active. A nil err records a success.
-func (b *Backend) poolFailed(p fleet.Pool, err error) {
+func (b *Backend) recordPoolOutcome(p fleet.Pool, err error) {
 	w := b.pools.of(p.Name)
 	w.mu.Lock()
-	w.failure, w.hung = "", errors.Is(err, context.DeadlineExceeded)
+	w.failure, w.timedOut = "", errors.Is(err, context.DeadlineExceeded)
 	if err != nil {
 		w.failure = err.Error()
 		w.healAt, w.healWait = time.Now().Add(max(w.healWait, minRestartDelay)), min(2*max(w.healWait, minRestartDelay), maxRestartDelay)
@@ -94,15 +94,15 @@ func (b *Backend) poolFailed(p fleet.Pool, err error) {
 		w.healAt, w.healWait = time.Time{}, 0
 	}
 	w.mu.Unlock()
-	if record, known := b.pools.book.Of(p); known && err != nil {
+	if record, known := b.pools.book.Record(p); known && err != nil {
 		record.Failing, record.ByOthers = true, false
-		b.keepPool(p, record)
+		b.recordPool(p, record)
 	}
 }
 
 // keepPool writes the pool to the pool book. It only logs a failed write, because the record matters only after a
 // restart of the agent.
-func (b *Backend) keepPool(p fleet.Pool, record pooldir.RecordedPool) {
+func (b *Backend) recordPool(p fleet.Pool, record pooldir.RecordedPool) {
 	if err := b.pools.book.Put(p.Name, record); err != nil {
 		b.log.Error("the record of a storage pool cannot be written", "pool", p.Name, "error", err)
 	}
@@ -127,25 +127,25 @@ func (p *poolWatches) expire() {
 
 // hangs returns an error if the pool's storage hangs, because another call would only block one more thread of
 // libvirtd.
-func (p *poolWatches) hangs(name string) error {
-	if s := p.of(name).sight(); s.late > stalledAfter {
+func (p *poolWatches) checkHanging(name string) error {
+	if s := p.of(name).state(); s.late > stalledAfter {
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.began))
 	}
 	return nil
 }
 
 // answers returns an error if the pool's storage hangs, or if the pool's directory is not the recorded one.
-func (p *poolWatches) answers(name string) error {
-	if err := p.hangs(name); err != nil {
+func (p *poolWatches) checkAnswers(name string) error {
+	if err := p.checkHanging(name); err != nil {
 		return err
 	}
-	record, known := p.book.Named(name)
+	record, known := p.book.RecordNamed(name)
 	if !known || record.Place == nil || record.Path == "" {
 		return nil // only libvirt knows whether the pool is active
 	}
 	s := p.of(name).place.read(context.Background(), 0, poolPatience, func() (error, error) {
-		now, err := pooldir.SeePlace(record.Path)
-		return record.Judge(now), err
+		now, err := pooldir.ReadPlace(record.Path)
+		return record.CheckPlace(now), err
 	})
 	switch {
 	case s.late > poolPatience/2: // a shorter delay belongs to a later, concurrent check
@@ -196,7 +196,7 @@ func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus
 	case s.late > stalledAfter && s.known && st.State == fleet.PoolFailed && st.Error != "":
 		// While a restart of the pool hangs, the error of the earlier failure says more than a stalled state.
 	case !s.known && w.hasFailure():
-		return w.inactive(fleet.PoolStatus{MountPath: p.Spec.Path})
+		return w.inactiveStatus(fleet.PoolStatus{MountPath: p.Spec.Path})
 	case s.late > stalledAfter:
 		st.State, st.Error = fleet.PoolStalled, stalledText(s.began)
 	case !s.known && s.err != nil:
@@ -213,7 +213,7 @@ func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus
 func (w *poolWatch) hasFailure() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.failure != "" && !w.hung
+	return w.failure != "" && !w.timedOut
 }
 
 // smooth smooths the sizes, which always fluctuate on storage in use; see steady.
@@ -221,13 +221,13 @@ func (w *poolWatch) smooth(st fleet.PoolStatus) fleet.PoolStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if old := w.reported; st.State == fleet.PoolActive && old.State == fleet.PoolActive && old.CapacityBytes == st.CapacityBytes {
-		st.UsedBytes = steady(old.UsedBytes, st.UsedBytes, st.CapacityBytes)
-		st.AvailableBytes = steady(old.AvailableBytes, st.AvailableBytes, st.CapacityBytes)
+		st.UsedBytes = smoothSize(old.UsedBytes, st.UsedBytes, st.CapacityBytes)
+		st.AvailableBytes = smoothSize(old.AvailableBytes, st.AvailableBytes, st.CapacityBytes)
 		st.Volumes = slices.Clone(st.Volumes)
 		for i := range st.Volumes {
 			v := &st.Volumes[i]
 			if k := slices.IndexFunc(old.Volumes, func(o fleet.Volume) bool { return o.Path == v.Path }); k >= 0 {
-				v.AllocBytes = steady(old.Volumes[k].AllocBytes, v.AllocBytes, 0)
+				v.AllocBytes = smoothSize(old.Volumes[k].AllocBytes, v.AllocBytes, 0)
 			}
 		}
 	}

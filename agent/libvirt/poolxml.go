@@ -95,16 +95,16 @@ func poolXML(p fleet.Pool) libvirtxml.StoragePool {
 }
 
 // poolPlace identifies the storage of a pool. Pools with equal values use the same storage.
-type poolPlace struct {
+type poolStorage struct {
 	kind, path, host, dir, device string
 	gluster                       bool // otherwise NFS
 }
 
-func poolPlaceOf(x libvirtxml.StoragePool) poolPlace {
+func poolStorageOf(x libvirtxml.StoragePool) poolStorage {
 	if blocksOfType(x.Type) != nil {
-		return placeOfBlocks(x)
+		return blockPoolStorage(x)
 	}
-	at := poolPlace{kind: x.Type}
+	at := poolStorage{kind: x.Type}
 	if x.Target != nil {
 		at.path = path.Clean(x.Target.Path)
 	}
@@ -128,7 +128,7 @@ func poolPlaceOf(x libvirtxml.StoragePool) poolPlace {
 }
 
 // describe returns the storage as a phrase for people.
-func (at poolPlace) describe() string {
+func (at poolStorage) describe() string {
 	var all []string
 	if at.path != "" {
 		all = append(all, "at "+at.path)
@@ -148,12 +148,12 @@ func (at poolPlace) describe() string {
 
 // sameSource reports whether libvirt's pool has the storage of the spec.
 func sameSource(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
-	return poolPlaceOf(x) == poolPlaceOf(poolXML(fleet.Pool{Spec: s}))
+	return poolStorageOf(x) == poolStorageOf(poolXML(fleet.Pool{Spec: s}))
 }
 
 // otherSource is the error for a pool of this name with another source.
-func otherSource(name string, x libvirtxml.StoragePool) error {
-	at := poolPlaceOf(x)
+func errOtherSource(name string, x libvirtxml.StoragePool) error {
+	at := poolStorageOf(x)
 	what := strings.TrimSpace(at.kind + " " + at.describe())
 	return fleet.Errorf(fleet.Conflict, "The host already has a storage pool named %q with another source (%s). Give your pool another name, or remove the host's pool with virsh.", name, what)
 }

@@ -112,7 +112,7 @@ func (g groups) digest() string {
 }
 
 // named returns the text of the group with this name. It is empty if there is none.
-func (g groups) named(name string) string {
+func (g groups) textOf(name string) string {
 	if i := slices.IndexFunc(g, func(x groupXML) bool { return x.Name == name }); i >= 0 {
 		return g[i].text()
 	}
@@ -120,7 +120,7 @@ func (g groups) named(name string) string {
 }
 
 // into inserts the port groups into a network's XML.
-func (g groups) into(text string) string {
+func (g groups) insertInto(text string) string {
 	const end = "</network>"
 	i := strings.LastIndex(text, end)
 	if i < 0 || len(g) == 0 {
@@ -135,12 +135,12 @@ func (g groups) updatesTo(want groups) (out []networkUpdate) {
 		out = append(out, networkUpdate{command, golibvirt.NetworkSectionPortgroup, -1, text})
 	}
 	for _, x := range g {
-		if want.named(x.Name) == "" {
+		if want.textOf(x.Name) == "" {
 			add(golibvirt.NetworkUpdateCommandDelete, x.text())
 		}
 	}
 	for _, x := range want {
-		switch g.named(x.Name) {
+		switch g.textOf(x.Name) {
 		case x.text():
 		case "":
 			add(golibvirt.NetworkUpdateCommandAddLast, x.text())
@@ -204,8 +204,8 @@ func limitNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Networ
 	if g == nil || own {
 		return nil
 	}
-	want := append(bounds("inbound", g.ToGuest), bounds("outbound", g.FromGuest)...)
-	if slices.Equal(want, currentBounds(d.Bandwidth)) {
+	want := append(bandwidthParams("inbound", g.ToGuest), bandwidthParams("outbound", g.FromGuest)...)
+	if slices.Equal(want, currentBandwidth(d.Bandwidth)) {
 		return nil
 	}
 	params := make([]golibvirt.TypedParam, len(want))
@@ -218,21 +218,21 @@ func limitNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Networ
 }
 
 // bound is one of libvirt's bandwidth parameters; 0 means no limit.
-type bound struct {
+type bandwidthParam struct {
 	name  string
 	value uint32
 }
 
 // bounds returns libvirt's bandwidth parameters for one direction.
-func bounds(way string, r *fleet.Rate) []bound {
+func bandwidthParams(way string, r *fleet.Rate) []bandwidthParam {
 	if r == nil {
 		r = &fleet.Rate{}
 	}
-	return []bound{{way + ".average", uint32(r.AverageKiB)}, {way + ".peak", uint32(r.PeakKiB)}, {way + ".burst", uint32(r.BurstKiB)}}
+	return []bandwidthParam{{way + ".average", uint32(r.AverageKiB)}, {way + ".peak", uint32(r.PeakKiB)}, {way + ".burst", uint32(r.BurstKiB)}}
 }
 
 // currentBounds returns a NIC's current bandwidth parameters.
-func currentBounds(b *libvirtxml.DomainInterfaceBandwidth) []bound {
+func currentBandwidth(b *libvirtxml.DomainInterfaceBandwidth) []bandwidthParam {
 	if b == nil {
 		b = &libvirtxml.DomainInterfaceBandwidth{}
 	}
@@ -248,5 +248,5 @@ func currentBounds(b *libvirtxml.DomainInterfaceBandwidth) []bound {
 		}
 		return &fleet.Rate{AverageKiB: get(p.Average), PeakKiB: get(p.Peak), BurstKiB: get(p.Burst)}
 	}
-	return append(bounds("inbound", rate(b.Inbound)), bounds("outbound", rate(b.Outbound))...)
+	return append(bandwidthParams("inbound", rate(b.Inbound)), bandwidthParams("outbound", rate(b.Outbound))...)
 }

@@ -14,7 +14,7 @@ import (
 
 // shim replaces tc where the kernel lacks traffic control. Its calls succeed, so the test can check that libvirt
 // accepts the bandwidth.
-const shim = `#!/bin/sh
+const tcShim = `#!/bin/sh
 exit 0
 `
 
@@ -43,7 +43,7 @@ func TestPortGroupBandwidthAppliesToRunningNICs(t *testing.T) {
 		t.Errorf("start on a kernel without bandwidth limits: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "tc")
-	if err := os.WriteFile(file, []byte(shim), 0o755); err != nil {
+	if err := os.WriteFile(file, []byte(tcShim), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	tc := strings.TrimSpace(run(t, "sh", "-c", "readlink -f $(command -v tc)"))

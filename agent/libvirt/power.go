@@ -39,20 +39,20 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 
 // startVM starts the VM unless the VM is running or starting. underWay reports that an earlier start has not ended.
 func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, err error) {
-	err = b.onVMConn(ctx, id, "start", func(ctx context.Context, c *conn, s sighted) error {
+	err = b.withVMConn(ctx, id, "start", func(ctx context.Context, c *conn, s observedDomain) error {
 		if s.live != nil {
 			underWay = golibvirt.DomainState(s.state) == golibvirt.DomainPaused && golibvirt.DomainPausedReason(s.reason) == golibvirt.DomainPausedStartingUp
 			if p, _ := power(s.state, s.reason); p != fleet.Crashed {
 				return nil
 			}
 		}
-		if err := pivotSettled(s); err != nil {
+		if err := refuseUnknownPivot(s); err != nil {
 			return err
 		}
-		if err := b.complete(ctx, c, s); err != nil {
+		if err := b.checkDisksAvailable(ctx, c, s); err != nil {
 			return err
 		}
-		if err := b.physicalsFree(ctx, c, id, s.kept.parts.HostDevices, true); err != nil {
+		if err := b.checkPhysicalsFree(ctx, c, id, s.persistent.parts.HostDevices, true); err != nil {
 			return err
 		}
 		if err := b.prepareStart(ctx, c, s); err != nil {
@@ -65,13 +65,13 @@ func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, er
 					return err
 				}
 			}
-			if want := s.pending(); want != "" {
+			if want := s.pendingName(); want != "" {
 				if _, err := l.DomainRename(ref, golibvirt.OptString{want}, 0); err != nil {
 					return err
 				}
 				ref.Name = want
 			}
-			return deviceFree(l.DomainCreate(ref))
+			return translateNoFreeDevice(l.DomainCreate(ref))
 		})
 	})
 	return underWay, err
@@ -79,7 +79,7 @@ func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, er
 
 // ShutdownVM implements hypervisor.VMs.
 func (b *Backend) ShutdownVM(ctx context.Context, id fleet.VMID) error {
-	return b.onVM(ctx, id, "shut down", func(l *golibvirt.Libvirt, s sighted) error {
+	return b.withVM(ctx, id, "shut down", func(l *golibvirt.Libvirt, s observedDomain) error {
 		if s.live == nil {
 			return nil
 		}
@@ -89,7 +89,7 @@ func (b *Backend) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 
 // StopVM implements hypervisor.VMs.
 func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
-	return b.onVM(ctx, id, "force off", func(l *golibvirt.Libvirt, s sighted) error {
+	return b.withVM(ctx, id, "force off", func(l *golibvirt.Libvirt, s observedDomain) error {
 		if s.live == nil {
 			return nil
 		}
@@ -109,17 +109,17 @@ func unlessOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
 
 // RebootVM implements hypervisor.VMs.
 func (b *Backend) RebootVM(ctx context.Context, id fleet.VMID) error {
-	return b.onRunning(ctx, id, "reboot", func(l *golibvirt.Libvirt, s sighted) error { return l.DomainReboot(s.ref, 0) })
+	return b.withRunningVM(ctx, id, "reboot", func(l *golibvirt.Libvirt, s observedDomain) error { return l.DomainReboot(s.ref, 0) })
 }
 
 // ResetVM implements hypervisor.VMs.
 func (b *Backend) ResetVM(ctx context.Context, id fleet.VMID) error {
-	return b.onRunning(ctx, id, "reset", func(l *golibvirt.Libvirt, s sighted) error { return l.DomainReset(s.ref, 0) })
+	return b.withRunningVM(ctx, id, "reset", func(l *golibvirt.Libvirt, s observedDomain) error { return l.DomainReset(s.ref, 0) })
 }
 
 // PauseVM implements hypervisor.VMs.
 func (b *Backend) PauseVM(ctx context.Context, id fleet.VMID) error {
-	return b.onRunning(ctx, id, "pause", func(l *golibvirt.Libvirt, s sighted) error {
+	return b.withRunningVM(ctx, id, "pause", func(l *golibvirt.Libvirt, s observedDomain) error {
 		if golibvirt.DomainState(s.state) == golibvirt.DomainPaused {
 			return nil
 		}
@@ -129,7 +129,7 @@ func (b *Backend) PauseVM(ctx context.Context, id fleet.VMID) error {
 
 // ResumeVM implements hypervisor.VMs.
 func (b *Backend) ResumeVM(ctx context.Context, id fleet.VMID) error {
-	return b.onRunning(ctx, id, "resume", func(l *golibvirt.Libvirt, s sighted) error {
+	return b.withRunningVM(ctx, id, "resume", func(l *golibvirt.Libvirt, s observedDomain) error {
 		switch golibvirt.DomainState(s.state) {
 		case golibvirt.DomainPaused:
 			return l.DomainResume(s.ref)
@@ -141,8 +141,8 @@ func (b *Backend) ResumeVM(ctx context.Context, id fleet.VMID) error {
 }
 
 // onRunning is onVM but fails if the guest is not running.
-func (b *Backend) onRunning(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, sighted) error) error {
-	return b.onVM(ctx, id, verb, func(l *golibvirt.Libvirt, s sighted) error {
+func (b *Backend) withRunningVM(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, observedDomain) error) error {
+	return b.withVM(ctx, id, verb, func(l *golibvirt.Libvirt, s observedDomain) error {
 		if s.live == nil {
 			return hypervisor.ErrNotRunning
 		}
@@ -151,44 +151,44 @@ func (b *Backend) onRunning(ctx context.Context, id fleet.VMID, verb string, f f
 }
 
 // onVM is onVMConn for a function that makes a single libvirt call.
-func (b *Backend) onVM(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, sighted) error) error {
-	return b.onVMConn(ctx, id, verb, func(ctx context.Context, c *conn, s sighted) error {
+func (b *Backend) withVM(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, observedDomain) error) error {
+	return b.withVMConn(ctx, id, verb, func(ctx context.Context, c *conn, s observedDomain) error {
 		return c.do(ctx, func(l *golibvirt.Libvirt) error { return f(l, s) })
 	})
 }
 
 // onVMConn runs f for a managed VM, with the VM's current state, under the VM's lock and on a new connection.
-func (b *Backend) onVMConn(ctx context.Context, id fleet.VMID, verb string, f func(context.Context, *conn, sighted) error) error {
+func (b *Backend) withVMConn(ctx context.Context, id fleet.VMID, verb string, f func(context.Context, *conn, observedDomain) error) error {
 	unlock, err := b.vms.lock(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s: %w", verb, err)
 	}
 	defer unlock()
-	return b.order(ctx, func(ctx context.Context, c *conn) error {
-		s, err := b.seeOn(ctx, c, id)
+	return b.withConn(ctx, func(ctx context.Context, c *conn) error {
+		s, err := b.readDomainOn(ctx, c, id)
 		if is(err, golibvirt.ErrNoDomain) {
-			return noDomain(id)
+			return errNoDomain(id)
 		}
 		if err != nil {
-			return inAct(verb, err)
+			return wrapAction(verb, err)
 		}
-		if !s.ours {
-			return notOurs()
+		if !s.managed {
+			return errUnmanaged()
 		}
-		if err := b.reached(s); err != nil {
+		if err := b.refuseLost(s); err != nil {
 			return err
 		}
-		defer b.domains.forget(s.ref.UUID)
-		return inAct(verb+" "+s.ref.Name, f(ctx, c, s))
+		defer b.domains.invalidate(s.ref.UUID)
+		return wrapAction(verb+" "+s.ref.Name, f(ctx, c, s))
 	})
 }
 
 // noDomain is the error for a VM without a domain on this host.
-func noDomain(id fleet.VMID) error {
+func errNoDomain(id fleet.VMID) error {
 	return fleet.Errorf(fleet.NotFound, "The host has no domain with the UUID %s. Edit and save the VM to define the domain again.", id)
 }
 
 // notOurs is the error for a domain that Quantix did not create.
-func notOurs() error {
+func errUnmanaged() error {
 	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not created by Quantix, so Quantix does not change the domain. Use virsh on the host.")
 }

@@ -124,7 +124,7 @@ func (p *proxy) serve(client net.Conn) {
 type changeWatch struct{ at func(what string) bool }
 
 // changing maps procedure numbers of libvirt's protocol to the changes that they make to VMs, volumes and secrets.
-var changing = map[uint32]string{
+var changingProcedures = map[uint32]string{
 	11: "define", 350: "define", 231: "undefine", 9: "start", 33: "shut down",
 	142: "define a secret", 144: "set a secret", 146: "undefine a secret",
 	93: "make a volume", 125: "copy a volume", 94: "delete a volume", 260: "grow a volume",
@@ -141,7 +141,7 @@ func (p packet) changes() (what string, ok bool) {
 	case p.program == programQEMU:
 		return "", false
 	}
-	what, ok = changing[p.proc]
+	what, ok = changingProcedures[p.proc]
 	return what, ok
 }
 

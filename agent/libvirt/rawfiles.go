@@ -38,7 +38,7 @@ func (b *Backend) formatsNow(ctx context.Context, c *conn) (formats, error) {
 	if err != nil {
 		return formats{}, fmt.Errorf("read the disks of the host's VMs: %w", err)
 	}
-	return b.usersOf(ctx, fresh, all).formats, nil
+	return b.usersOf(ctx, decisionRecency, all).formats, nil
 }
 
 // asRaw returns the facts of a raw file: its length, and nothing from its content. begins keeps the format that the
@@ -54,17 +54,17 @@ func (f volumeFile) looksFormatted() bool { return f.begins != "" }
 
 // imageIn reads the facts that decide whether an image may be created from a volume. It refuses a raw disk that looks
 // like another format, because readers of the copy would use that format.
-func (b *Backend) imageIn(ctx context.Context, c *conn, p place) (header, error) {
+func (b *Backend) imageIn(ctx context.Context, c *conn, p localVolume) (header, error) {
 	f, err := b.volumeFile(ctx, c, p)
 	if err != nil {
 		return header{}, err
 	}
 	if f.looksFormatted() {
-		return header{}, hypervisor.VolumeRaw(p.volume, f.begins)
+		return header{}, hypervisor.RefuseImageOfRawDisk(p.volume, f.begins)
 	}
 	h, err := within(ctx, func() (header, error) { return inspectImage(p.path()) })
 	if err != nil {
-		return h, notPlain(p, err)
+		return h, translateReadError(p, err)
 	}
 	return h, nil
 }

@@ -72,8 +72,8 @@ func TestRawDiskContentAffectsNothingElse(t *testing.T) {
 	}
 	f.apply(other)
 	f.apply(vm)
-	f.ok(f.CreateVolume(t.Context(), f.work("left.raw", fleet.VolumeOrder{Format: fleet.Raw, SizeBytes: 4 << 20})))
-	stranger(t, fileDisk(f.at("theirs"), fleet.Raw))
+	f.ok(f.CreateVolume(t.Context(), f.volumeJob("left.raw", fleet.VolumeParams{Format: fleet.Raw, SizeBytes: 4 << 20})))
+	defineUnmanaged(t, fileDisk(f.at("theirs"), fleet.Raw))
 	f.ok(os.WriteFile(f.at("theirs"), make([]byte, 4<<20), 0o600))
 	seen := func(what string) (volumes []fleet.Volume, disks []fleet.DiskState) {
 		t.Helper()
@@ -115,25 +115,25 @@ func TestRawDiskContentAffectsNothingElse(t *testing.T) {
 		grown.Generation, grown.Spec.Disks = size, []fleet.Disk{f.disk("other.qcow2")}
 		grown.Spec.Disks[0].SizeBytes = 8<<20 + size
 		for act, err := range map[string]error{
-			"grow a volume":              f.GrowVolume(t.Context(), f.work("image", fleet.VolumeOrder{SizeBytes: size})),
-			"grow the disk of another":   f.ApplyVM(t.Context(), order(grown, f.pool)),
-			"rename a volume":            f.RenameVolume(t.Context(), f.work("renamed", fleet.VolumeOrder{Source: "image"})),
-			"grow a deleted VM's disk":   f.GrowVolume(t.Context(), f.work("left.raw", fleet.VolumeOrder{SizeBytes: size})),
-			"rename a deleted VM's disk": f.RenameVolume(t.Context(), f.work("lies.raw", fleet.VolumeOrder{Source: "left.raw"})),
-			"wipe a deleted VM's disk":   f.WipeVolume(t.Context(), f.work("lies.raw", fleet.VolumeOrder{})),
+			"grow a volume":              f.GrowVolume(t.Context(), f.volumeJob("image", fleet.VolumeParams{SizeBytes: size})),
+			"grow the disk of another":   f.ApplyVM(t.Context(), applyJob(grown, f.pool)),
+			"rename a volume":            f.RenameVolume(t.Context(), f.volumeJob("renamed", fleet.VolumeParams{Source: "image"})),
+			"grow a deleted VM's disk":   f.GrowVolume(t.Context(), f.volumeJob("left.raw", fleet.VolumeParams{SizeBytes: size})),
+			"rename a deleted VM's disk": f.RenameVolume(t.Context(), f.volumeJob("lies.raw", fleet.VolumeParams{Source: "left.raw"})),
+			"wipe a deleted VM's disk":   f.WipeVolume(t.Context(), f.volumeJob("lies.raw", fleet.VolumeParams{})),
 		} {
 			if err != nil {
 				t.Errorf("%s: %s: %v", what, act, err)
 			}
 		}
-		f.ok(f.RenameVolume(t.Context(), f.work("image", fleet.VolumeOrder{Source: "renamed"})))
-		f.ok(f.RenameVolume(t.Context(), f.work("left.raw", fleet.VolumeOrder{Source: "lies.raw"})))
+		f.ok(f.RenameVolume(t.Context(), f.volumeJob("image", fleet.VolumeParams{Source: "renamed"})))
+		f.ok(f.RenameVolume(t.Context(), f.volumeJob("left.raw", fleet.VolumeParams{Source: "lies.raw"})))
 		for _, name := range []string{"plain.raw", "shared.img", "left.raw", "theirs"} {
 			writeAt(t, f.at(name), make([]byte, 64<<10))
 		}
 		volumes, disks = seen(what + ", zeroed")
 	}
-	f.ok(f.DeleteVolume(t.Context(), f.work("image", fleet.VolumeOrder{})))
+	f.ok(f.DeleteVolume(t.Context(), f.volumeJob("image", fleet.VolumeParams{})))
 }
 
 // A raw disk that looks like another format is no source of an image. The error does not suggest a program that would
@@ -141,17 +141,17 @@ func TestRawDiskContentAffectsNothingElse(t *testing.T) {
 func TestCopyRefusedForRawDiskWithForeignHeader(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.ok(f.CreateVolume(t.Context(), f.work("guest.raw", fleet.VolumeOrder{Format: fleet.Raw, SizeBytes: 4 << 20})))
+	f.ok(f.CreateVolume(t.Context(), f.volumeJob("guest.raw", fleet.VolumeParams{Format: fleet.Raw, SizeBytes: 4 << 20})))
 	addImage(t, f.pool, conformance.Image{Name: "secret", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 	guestWrites(t, f.pool, "guest.raw", "secret")
 	f.ok(f.ApplyPool(t.Context(), f.pool))
-	flat := f.work("flat.qcow2", fleet.VolumeOrder{Source: "guest.raw", SourcePool: f.pool.ID, Flatten: true})
+	flat := f.volumeJob("flat.qcow2", fleet.VolumeParams{Source: "guest.raw", SourcePool: f.pool.ID, Flatten: true})
 	flat.Source = &f.pool
-	flat.Hashed = func(...hypervisor.Hashed) error { return nil }
-	copied := f.work("copied.raw", fleet.VolumeOrder{Source: "guest.raw"})
-	copied.Hashed = flat.Hashed
-	read := f.work("guest.raw", fleet.VolumeOrder{})
-	read.Hashed = flat.Hashed
+	flat.RecordChecksums = func(...hypervisor.VolumeChecksum) error { return nil }
+	copied := f.volumeJob("copied.raw", fleet.VolumeParams{Source: "guest.raw"})
+	copied.RecordChecksums = flat.RecordChecksums
+	read := f.volumeJob("guest.raw", fleet.VolumeParams{})
+	read.RecordChecksums = flat.RecordChecksums
 	for act, err := range map[string]error{
 		"flatten": f.CopyVolume(t.Context(), flat),
 		"copy":    f.CopyVolume(t.Context(), copied),

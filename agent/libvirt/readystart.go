@@ -9,25 +9,25 @@ import (
 
 // prepareStart checks every path that the guest would open. Then it updates the VM's definition with values known only
 // at the start: the networks' MTUs, the host's USB ports and the mediated devices.
-func (b *Backend) prepareStart(ctx context.Context, c *conn, s sighted) error {
+func (b *Backend) prepareStart(ctx context.Context, c *conn, s observedDomain) error {
 	x, err := readXML(ctx, c, s.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
 		return err
 	}
-	if err := b.inPlace(ctx, x); err != nil {
+	if err := b.checkDefinedPaths(ctx, x); err != nil {
 		return err
 	}
 	if err := b.checkManagedSave(ctx, c, s.ref); err != nil {
 		return err
 	}
-	if x.Devices == nil || len(s.kept.nics) == 0 && len(s.kept.parts.HostDevices) == 0 {
-		return b.devices.KeepMdevs(string(s.id))
+	if x.Devices == nil || len(s.persistent.nics) == 0 && len(s.persistent.parts.HostDevices) == 0 {
+		return b.devices.RemoveMdevsExcept(string(s.id))
 	}
-	mtuChanged, err := tellMTU(ctx, c, x)
+	mtuChanged, err := setNICMTUs(ctx, c, x)
 	if err != nil {
 		return err
 	}
-	devicesChanged, err := b.readyDevices(x)
+	devicesChanged, err := b.prepareHostDevices(x)
 	if err != nil || !mtuChanged && !devicesChanged {
 		return err
 	}
@@ -58,5 +58,5 @@ func (b *Backend) checkManagedSave(ctx context.Context, c *conn, ref golibvirt.D
 	if err := x.Unmarshal(text); err != nil {
 		return err
 	}
-	return b.inPlace(ctx, x)
+	return b.checkDefinedPaths(ctx, x)
 }

@@ -27,7 +27,7 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan hyperv
 	}
 	// The host later lowers the balloon again if the host runs short of memory.
 	if plan.Has("memory.balloonMiB") || plan.Has("memory.minMiB") || plan.Has("memoryMiB") {
-		if err := a.balloon(ctx, ref, inactive, live); err != nil {
+		if err := a.setBalloon(ctx, ref, inactive, live); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan hyperv
 		}
 	}
 	if plan.Has("cpu.shares") || plan.Has("cpu.limit") {
-		if err := a.schedule(ctx, ref, inactive, live); err != nil {
+		if err := a.applyCPUSchedule(ctx, ref, inactive, live); err != nil {
 			return err
 		}
 	}
@@ -66,15 +66,15 @@ func (a *applying) swapMedium(ctx context.Context, ref golibvirt.Domain, inactiv
 	if want < 0 || has < 0 {
 		return nil
 	}
-	return a.swap(ctx, ref, inactive.Devices.Disks[want], live.Devices.Disks[has])
+	return a.swapDrive(ctx, ref, inactive.Devices.Disks[want], live.Devices.Disks[has])
 }
 
 // swapDrives changes or ejects the media of the guest's other drives.
 func (a *applying) swapDrives(ctx context.Context, ref golibvirt.Domain, inactive, live *libvirtxml.Domain) error {
 	for _, want := range inactive.Devices.Disks {
 		has := slices.IndexFunc(live.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasOf(want.Alias) })
-		if isOurs(want.Alias, aliasDrive) && has >= 0 {
-			if err := a.swap(ctx, ref, want, live.Devices.Disks[has]); err != nil {
+		if hasAliasPrefix(want.Alias, aliasDrive) && has >= 0 {
+			if err := a.swapDrive(ctx, ref, want, live.Devices.Disks[has]); err != nil {
 				return err
 			}
 		}
@@ -83,7 +83,7 @@ func (a *applying) swapDrives(ctx context.Context, ref golibvirt.Domain, inactiv
 }
 
 // swap changes the medium of one drive. If the guest has locked the tray, swap changes nothing and returns no error.
-func (a *applying) swap(ctx context.Context, ref golibvirt.Domain, want, drive libvirtxml.DomainDisk) error {
+func (a *applying) swapDrive(ctx context.Context, ref golibvirt.Domain, want, drive libvirtxml.DomainDisk) error {
 	if pathOf(&drive) == pathOf(&want) {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (a *applying) swap(ctx context.Context, ref golibvirt.Domain, want, drive l
 	err = a.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainUpdateDeviceFlags(ref, text, golibvirt.DomainDeviceModifyLive)
 	})
-	if err != nil && answered(err) && (strings.Contains(err.Error(), "locked") || strings.Contains(err.Error(), "tray")) {
+	if err != nil && isLibvirtError(err) && (strings.Contains(err.Error(), "locked") || strings.Contains(err.Error(), "tray")) {
 		return nil
 	}
 	return err
@@ -103,7 +103,7 @@ func (a *applying) swap(ctx context.Context, ref golibvirt.Domain, want, drive l
 
 // addCPUs hot-plugs vCPUs, up to the guest's maximum.
 func (a *applying) addCPUs(ctx context.Context, ref golibvirt.Domain, want int, live *libvirtxml.Domain) error {
-	if want <= cpusOf(live) || want > moreCPUs(live) || !takesCPUs(live.Type, secureBootOf(live)) {
+	if want <= cpusOf(live) || want > maxHotPlugCPUs(live) || !supportsCPUHotPlug(live.Type, secureBootOf(live)) {
 		return nil
 	}
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
@@ -122,7 +122,7 @@ func (a *applying) limitDisk(ctx context.Context, ref golibvirt.Domain, alias st
 	if readDisk(want, fleet.Disk{}).Limits == readDisk(now, fleet.Disk{}).Limits {
 		return nil
 	}
-	t := copyOf(want.IOTune)
+	t := copyOrZero(want.IOTune)
 	var limits []golibvirt.TypedParam
 	set := func(field string, n uint64) {
 		limits = append(limits, golibvirt.TypedParam{Field: field, Value: *golibvirt.NewTypedParamValueUllong(n)})

@@ -96,7 +96,7 @@ func setFields[T any](d *generator, fields []fleet.Field[T], at *T, right func()
 			panic(err) // plain values always marshal
 		}
 		before := *at
-		if f.Take(at, value) != nil || !right() {
+		if f.Decode(at, value) != nil || !right() {
 			*at = before
 		}
 	}
@@ -125,7 +125,7 @@ func randomVM(bytes []byte) fleet.VM {
 	if d.of(2) == 1 {
 		s.ISO = &fleet.Volref{PoolID: samplePool, Volume: "medium-0.iso"}
 	}
-	setFields(d, fleet.Parts(), &s, right)
+	setFields(d, fleet.OptionalFields(), &s, right)
 	// Random values would hardly ever add up to the VM's CPUs and memory.
 	if half := s.CPUs / 2; len(s.NUMA) == 0 && half > 0 && s.CPU.Max <= s.CPUs && d.of(2) == 1 {
 		s.NUMA = []fleet.VMNUMANode{{CPUs: numaNodes(0, half), MemoryMiB: s.MemoryMiB / 2}, {CPUs: numaNodes(half, s.CPUs), MemoryMiB: s.MemoryMiB - s.MemoryMiB/2}}
@@ -140,11 +140,11 @@ func randomVM(bytes []byte) fleet.VM {
 func numaNodes(from, to int) string { return fleet.PlainSet(fmt.Sprintf("%d-%d", from, to-1)) }
 
 // roundTrip writes the VM's definition and reads it back from its text.
-func roundTrip(t *testing.T, vm fleet.VM, k kind) (hypervisor.Applied, hypervisor.Defined, string) {
+func roundTrip(t *testing.T, vm fleet.VM, k acceleratorKind) (hypervisor.Applied, hypervisor.Defined, string) {
 	t.Helper()
 	pools := []fleet.Pool{{ID: samplePool, Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: samplePath}}}
 	a := applying{in: hypervisor.Apply{VM: vm, Pools: pools}}
-	in := intent{Edit: hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, vm, true), name: vm.Name}
+	in := definitionEdit{Edit: hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, vm, true), name: vm.Name}
 	in.spec = vm.Spec.MapMedia(func(m fleet.Medium) fleet.Volref { return fleet.Volref{Volume: path.Join(samplePath, m.Volume)} })
 	if vm.Spec.ISO != nil {
 		in.iso = path.Join(samplePath, vm.Spec.ISO.Volume)
@@ -169,13 +169,13 @@ func roundTrip(t *testing.T, vm fleet.VM, k kind) (hypervisor.Applied, hyperviso
 	if !ok || applied == nil || m.ID != vm.ID || m.Mark != "secret" {
 		t.Fatalf("the definition's mark is %+v\n%s", m, text)
 	}
-	var known assigned
-	known.note(pools)
+	var known assignedPools
+	known.record(pools)
 	return *applied, definedOf(&again, *applied, known.volumeAt), text
 }
 
 // same fails the test if reading the VM's definition does not return the VM's spec.
-func same(t *testing.T, vm fleet.VM, k kind) {
+func checkRoundTrip(t *testing.T, vm fleet.VM, k acceleratorKind) {
 	t.Helper()
 	applied, is, text := roundTrip(t, vm, k)
 	want := vm.Spec
@@ -209,11 +209,11 @@ func FuzzDefinition(f *testing.F) {
 	f.Add([]byte(strings.Repeat("\x07\x02\x03\x0b\x01", 200)), false)
 	f.Add([]byte("\x05\x03\x01\x03"+strings.Repeat("\x02\x04", 300)), true)
 	f.Fuzz(func(t *testing.T, bytes []byte, kvm bool) {
-		k := kind{accelerator: "qemu", cpuModes: []string{"host-model", "maximum"}}
+		k := acceleratorKind{accelerator: "qemu", cpuModes: []string{"host-model", "maximum"}}
 		if kvm {
-			k = kind{accelerator: "kvm", cpuModes: []string{"host-passthrough", "host-model", "maximum"}}
+			k = acceleratorKind{accelerator: "kvm", cpuModes: []string{"host-passthrough", "host-model", "maximum"}}
 		}
-		same(t, randomVM(bytes), k)
+		checkRoundTrip(t, randomVM(bytes), k)
 	})
 }
 
@@ -238,7 +238,7 @@ func TestGeneratedSpecsCoverEveryField(t *testing.T) {
 			bytes[i] = byte(state)
 		}
 		s := randomVM(bytes).Spec
-		for _, f := range fleet.Parts() {
+		for _, f := range fleet.OptionalFields() {
 			note(f.Name, f.Words(s))
 		}
 		for _, d := range s.Disks {
@@ -254,7 +254,7 @@ func TestGeneratedSpecsCoverEveryField(t *testing.T) {
 	}
 	// Other tests cover these fields; a shared disk must already exist.
 	apart := []string{"firstBoot", "rules", "health", "disks.shareable"}
-	for _, name := range fleet.PartNames() {
+	for _, name := range fleet.OptionalFieldNames() {
 		if len(seen[name]) < 2 && !slices.Contains(apart, name) {
 			t.Errorf("%s is never generated: %v", name, seen[name])
 		}

@@ -36,7 +36,7 @@ func newSnapperOn(f fixture) *snapper {
 	return s
 }
 
-func (s *snapper) order(o fleet.SnapshotOrder) hypervisor.SnapshotWork {
+func (s *snapper) order(o fleet.SnapshotParams) hypervisor.SnapshotWork {
 	return hypervisor.SnapshotWork{
 		VM: s.vm, Pools: []fleet.Pool{s.pool}, Job: fleet.NewID[fleet.JobID](), Order: o, Stop: make(chan struct{}), Progress: func(int, string) {},
 	}
@@ -44,7 +44,7 @@ func (s *snapper) order(o fleet.SnapshotOrder) hypervisor.SnapshotWork {
 
 func (s *snapper) take(memory bool) fleet.SnapshotID {
 	s.t.Helper()
-	o := s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "one", Memory: memory})
+	o := s.order(fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "one", Memory: memory})
 	s.ok(s.TakeSnapshot(s.t.Context(), o))
 	return o.Order.ID
 }
@@ -65,7 +65,7 @@ func (s *snapper) tree() fleet.SnapshotTree {
 }
 
 // off stops the guest if it runs.
-func (s *snapper) off() {
+func (s *snapper) stopGuest() {
 	s.t.Helper()
 	s.ok(s.StopVM(s.t.Context(), s.vm.ID))
 }
@@ -91,7 +91,7 @@ func (s *snapper) checkIntact(when string, want byte) {
 	if st.Snapshots != nil && (st.Snapshots.Unfinished != "" || st.Snapshots.Merges > 0) || len(st.Faults)+len(st.Drift) > 0 {
 		s.t.Fatalf("%s: %+v, faults %v, drift %v", when, st.Snapshots, st.Faults, st.Drift)
 	}
-	s.off()
+	s.stopGuest()
 	for _, d := range s.status().Disks {
 		checkChain(s.t, d.Path)
 	}
@@ -172,7 +172,7 @@ func killLibvirtd(s *snapper) {
 }
 
 func killQEMU(s *snapper) {
-	pid := qemuOf(s.t, s.vm)
+	pid := qemuPIDOf(s.t, s.vm)
 	if pid == 0 {
 		return // the guest is off
 	}
@@ -180,7 +180,7 @@ func killQEMU(s *snapper) {
 	waitFor(s.t, "QEMU is gone", func() bool { return powerOf(s.t, s.vm.ID) != fleet.Running && powerOf(s.t, s.vm.ID) != fleet.Paused })
 }
 
-var cuts = []interruption{
+var interruptions = []interruption{
 	{"libvirtd is killed a moment later", 1, 3, func(s *snapper) {
 		s.later = make(chan struct{})
 		time.AfterFunc(30*time.Millisecond, func() { defer close(s.later); killLibvirtd(s) })
@@ -208,11 +208,11 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 			s.later = nil
 		}
 		waitFor(t, "the backend has reconnected to libvirt", func() bool { _, _, err := s.VM(t.Context(), s.vm.ID); return err == nil })
-		if s.orphaned() {
+		if s.isOrphaned() {
 			// libvirt 9, killed just as a merge begins, loses the guest. The agent refuses jobs for the guest until
 			// somebody ends its QEMU.
 			t.Log("libvirt has lost the guest")
-			endQEMU(t, qemuOf(t, s.vm))
+			endQEMU(t, qemuPIDOf(t, s.vm))
 			ended = true
 		}
 	}
@@ -233,7 +233,7 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 				in.Order.ID, do = "", drop
 			case strings.Contains(err.Error(), "Shut the guest down"):
 				// Until the guest is off, libvirt lists a merge that QEMU has ended as running.
-				s.off()
+				s.stopGuest()
 				ended = true
 			}
 			err = do(in)
@@ -242,13 +242,13 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 	take := func(in hypervisor.SnapshotWork) error { return s.TakeSnapshot(t.Context(), in) }
 	revert := func(in hypervisor.SnapshotWork) error { return s.RevertSnapshot(t.Context(), in) }
 	covered, all := 0, 0
-	for _, c := range cuts {
+	for _, c := range interruptions {
 		may := fault{first: c.first, every: c.every}
 		first, every := may.places(t)
 		until := func(n int, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) error, happens func()) (done bool, err error) {
 			seen, err := until(n, in, do, happens)
 			if seen < n {
-				all += may.of(seen)
+				all += may.countPlaces(seen)
 				return true, err
 			}
 			covered++
@@ -269,7 +269,7 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 			for n := first; ; n += every {
 				when := fmt.Sprintf("take, %s, %s at step %d", state, c.name, n)
 				begin()
-				in := s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "cut", Memory: on})
+				in := s.order(fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "cut", Memory: on})
 				done, err := until(n, in, take, func() { c.do(s) })
 				reached()
 				if err != nil || !done {
@@ -282,7 +282,7 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 					t.Fatalf("%s: %+v", when, tree)
 				}
 				s.checkIntact(when, 'a')
-				s.ok(drop(s.order(fleet.SnapshotOrder{ID: in.Order.ID})))
+				s.ok(drop(s.order(fleet.SnapshotParams{ID: in.Order.ID})))
 				s.checkIntact(when+", deleted", 'a')
 				if done {
 					break
@@ -294,10 +294,10 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 			// restart.
 			for n := first; safeToStart(c); n += every {
 				when := fmt.Sprintf("revert, %s, %s at step %d", state, c.name, n)
-				s.off()
+				s.stopGuest()
 				s.write('b')
 				begin()
-				in := s.order(fleet.SnapshotOrder{ID: id})
+				in := s.order(fleet.SnapshotParams{ID: id})
 				done, err := until(n, in, revert, func() { c.do(s) })
 				reached()
 				if err != nil || !done {
@@ -311,8 +311,8 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 					break
 				}
 			}
-			s.off()
-			s.ok(drop(s.order(fleet.SnapshotOrder{ID: id})))
+			s.stopGuest()
+			s.ok(drop(s.order(fleet.SnapshotParams{ID: id})))
 			for n := first; ; n += every {
 				when := fmt.Sprintf("delete, %s, %s at step %d", state, c.name, n)
 				s.write('x')
@@ -320,22 +320,22 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 				s.write('b')
 				begin()
 				middle := s.take(false)
-				s.off()
+				s.stopGuest()
 				s.write('a')
 				s.take(false)
 				begin()
-				in := s.order(fleet.SnapshotOrder{ID: middle})
+				in := s.order(fleet.SnapshotParams{ID: middle})
 				done, err := until(n, in, drop, func() { c.do(s) })
 				reached()
 				if err != nil || !done {
 					again(when, in, drop)
 				}
-				if tree := s.tree(); len(tree.Snapshots) != 2 || tree.Of(middle) != nil {
+				if tree := s.tree(); len(tree.Snapshots) != 2 || tree.ByID(middle) != nil {
 					t.Fatalf("%s: %+v", when, tree)
 				}
 				s.checkIntact(when, 'a')
 				begin()
-				all := s.order(fleet.SnapshotOrder{ID: s.tree().Snapshots[0].ID, Subtree: true})
+				all := s.order(fleet.SnapshotParams{ID: s.tree().Snapshots[0].ID, Subtree: true})
 				gone, err := until(n, all, drop, func() { c.do(s) })
 				reached()
 				if err != nil || !gone {

@@ -203,7 +203,7 @@ func copyTree(from, to string) error {
 		default:
 			return nil
 		}
-		return ownAlike(at, info)
+		return copyOwner(at, info)
 	})
 }
 
@@ -228,11 +228,11 @@ func copyState(from, to string, mode fs.FileMode) error {
 // createOverlays creates an empty overlay on each base, in the pools of the disks.
 func (w *snapshotJob) createOverlays(ctx context.Context, next []hypervisor.SnapLayer) error {
 	for _, n := range next {
-		p, err := placeOf(n.Disk, w.in.Pools)
+		p, err := localVolumeOf(n.Disk, w.in.Pools)
 		if err != nil {
 			return err
 		}
-		h, err := bounded(ctx, func() (header, error) { return readHeader(n.Base, false) })
+		h, err := withinLookPatience(ctx, func() (header, error) { return readHeader(n.Base, false) })
 		if err != nil {
 			return fmt.Errorf("read %s: %w", filepath.Base(n.Base), err)
 		}
@@ -269,7 +269,7 @@ func (w *snapshotJob) removeTrash(ctx context.Context) error {
 		if needed[path] || !w.mayRemove(path) {
 			continue
 		}
-		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, os.RemoveAll(path) })
+		_, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, os.RemoveAll(path) })
 		if err != nil {
 			w.log.Warn("a file of a deleted snapshot cannot be removed yet", "vm", w.in.VM.ID, "file", path, "error", err)
 			left = append(left, path)
@@ -277,7 +277,7 @@ func (w *snapshotJob) removeTrash(ctx context.Context) error {
 	}
 	w.tree.Trash = left
 	for _, p := range w.in.Pools {
-		if !p.Spec.Kind.Is().Files {
+		if !p.Spec.Kind.Info().FilePool {
 			continue
 		}
 		if ref, err := lookupPool(ctx, w.c, p.Name); err == nil {
@@ -295,7 +295,7 @@ func (w *snapshotJob) mayRemove(path string) bool {
 		return true
 	}
 	for _, p := range w.in.Pools {
-		if p.Spec.Kind.Is().Files && filepath.Dir(path) == filepath.Clean(p.Spec.Path) {
+		if p.Spec.Kind.Info().FilePool && filepath.Dir(path) == filepath.Clean(p.Spec.Path) {
 			return strings.HasSuffix(path, ".qcow2") || strings.HasSuffix(path, ".mem")
 		}
 	}
@@ -303,7 +303,7 @@ func (w *snapshotJob) mayRemove(path string) bool {
 }
 
 // measure records the allocated size of the snapshots' read-only files.
-func measure(t *hypervisor.SnapTree) {
+func measureLayers(t *hypervisor.SnapTree) {
 	took := func(path string) int64 {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -323,16 +323,16 @@ func measure(t *hypervisor.SnapTree) {
 
 // currentDiskPath returns the file that the VM writes to for a disk. For a VM with snapshots, this file is an overlay,
 // and the disk's own volume is read-only.
-func (a *applying) currentDiskPath(p place) (string, error) {
+func (a *applying) currentDiskPath(p localVolume) (string, error) {
 	t, err := readTree(a.in.VM.ID)
 	if err != nil || t == nil {
 		return p.path(), err
 	}
-	return cmp.Or(t.Uses(p.ref()), p.path()), nil
+	return cmp.Or(t.ActiveFile(p.ref()), p.path()), nil
 }
 
 // dropSnapped refuses to remove disks from the definition if snapshots need the disks.
-func (a *applying) dropSnapped(disks []fleet.Disk) error {
+func (a *applying) refuseSnapshotDisks(disks []fleet.Disk) error {
 	if len(disks) == 0 {
 		return nil
 	}
@@ -341,8 +341,8 @@ func (a *applying) dropSnapped(disks []fleet.Disk) error {
 		return err
 	}
 	for _, d := range disks {
-		if t.Uses(d.Ref()) != "" {
-			return hypervisor.HasSnapshots(a.in.VM.Name)
+		if t.ActiveFile(d.Ref()) != "" {
+			return hypervisor.RefuseVMWithSnapshots(a.in.VM.Name)
 		}
 	}
 	return nil

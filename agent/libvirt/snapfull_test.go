@@ -113,7 +113,7 @@ func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 
 	s.ok(s.StartVM(t.Context(), s.vm.ID))
 	for _, left := range []int64{1 << 20, 64 << 10} { // while memory is saved, and before the first overlay
-		in := s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "full", Memory: true})
+		in := s.order(fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "full", Memory: true})
 		wantFull(t, "a snapshot with memory", onFull(in, "saving the guest's current state", left, take))
 		if st := s.status(); st.Power != fleet.Running || st.Snapshots != nil {
 			t.Fatalf("after a snapshot without free space: %s, %+v", st.Power, st.Snapshots)
@@ -122,21 +122,21 @@ func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 		s.ok(s.StartVM(t.Context(), s.vm.ID))
 	}
 	for _, on := range []bool{true, false} {
-		s.off()
+		s.stopGuest()
 		one := s.take(false)
 		run(t, "qemu-io", "-f", "qcow2", "-c", map[bool]string{true: "write -P 98 0 28M", false: "write -P 98 30M 28M"}[on], s.file())
 		if on {
 			s.ok(s.StartVM(t.Context(), s.vm.ID))
 		}
-		in := s.order(fleet.SnapshotOrder{ID: one})
+		in := s.order(fleet.SnapshotParams{ID: one})
 		wantFull(t, "a merge", onFull(in, "merging", 8<<20, drop))
 		st := s.status()
 		if st.Snapshots == nil || st.Snapshots.Unfinished != "" || st.Snapshots.Merges == 0 || on != (st.Power == fleet.Running) {
 			t.Fatalf("after a merge without free space: %s, %+v", st.Power, st.Snapshots)
 		}
 		s.checkChains("after a merge without free space")
-		s.ok(drop(s.order(fleet.SnapshotOrder{})))
-		s.off()
+		s.ok(drop(s.order(fleet.SnapshotParams{})))
+		s.stopGuest()
 		s.checkChains("merged once there was space")
 		for _, d := range s.status().Disks { // repairs clusters that QEMU leaked
 			_ = exec.CommandContext(t.Context(), "qemu-img", "check", "-q", "-r", "leaks", d.Path).Run()
@@ -146,8 +146,8 @@ func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 
 	to := s.small("8m")
 	w := hypervisor.VolumeWork{
-		Pool: to, Source: &s.pool, Name: "copy.qcow2", Order: fleet.VolumeOrder{Source: "disk.qcow2", SourcePool: s.pool.ID, Flatten: true},
-		Whole: func(string) error { return nil }, Progress: func(int, string) {}, Hashed: func(...hypervisor.Hashed) error { return nil },
+		Pool: to, Source: &s.pool, Name: "copy.qcow2", Order: fleet.VolumeParams{Source: "disk.qcow2", SourcePool: s.pool.ID, Flatten: true},
+		RecordFile: func(string) error { return nil }, Progress: func(int, string) {}, RecordChecksums: func(...hypervisor.VolumeChecksum) error { return nil },
 	}
 	wantFull(t, "a full copy", s.CopyVolume(t.Context(), w))
 	if left := must(os.ReadDir(to.Spec.Path)); len(left) > 1 || len(left) == 1 && !strings.HasPrefix(left[0].Name(), ".") {

@@ -123,7 +123,7 @@ func TestRevertRestoresMemoryAndDisk(t *testing.T) {
 			checkChain(t, s.file())
 
 			began = time.Now()
-			s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
+			s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id})))
 			t.Logf("the revert took %s", time.Since(began))
 			if st := s.status(); st.Power != fleet.Running || len(st.NextBoot)+len(st.Drift)+len(st.Faults) > 0 {
 				t.Fatalf("after the revert: %+v", st)
@@ -138,7 +138,7 @@ func TestRevertRestoresMemoryAndDisk(t *testing.T) {
 			}
 			waitFor(t, "the program runs on", func() bool { return count(k) > now })
 			checkChain(t, s.file())
-			s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
+			s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id})))
 			waitFor(t, "the program runs on after the merge", func() bool { return count(k) > now })
 			if s.status().Snapshots != nil || s.file() != s.at("disk.qcow2") {
 				t.Errorf("after the merge: %+v on %s", s.status().Snapshots, s.file())
@@ -157,7 +157,7 @@ func TestRevertRestoresFirmwareAndTPM(t *testing.T) {
 	s.vm.Spec.Firmware, s.vm.Spec.Security.TPM = fleet.UEFI, true
 	s.apply(s.vm)
 	s.ok(s.StartVM(t.Context(), s.vm.ID)) // creates both
-	s.off()
+	s.stopGuest()
 	files := []string{filepath.Join("/var/lib/libvirt/qemu/nvram", string(s.vm.ID)+"_VARS.fd")}
 	found, err := filepath.Glob(filepath.Join("/var/lib/libvirt/swtpm", string(s.vm.ID), "tpm2", "*.permall"))
 	s.ok(err)
@@ -181,13 +181,13 @@ func TestRevertRestoresFirmwareAndTPM(t *testing.T) {
 		s.ok(err)
 		s.ok(to.Close())
 	}
-	s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id, Start: true})))
-	s.off()
-	s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
+	s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id, Start: true})))
+	s.stopGuest()
+	s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id})))
 	if got := sums(); strings.Join(got, " ") != strings.Join(was, " ") {
 		t.Errorf("the state's checksums are %v, were %v", got, was)
 	}
-	s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
+	s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotParams{ID: id})))
 	left, err := filepath.Glob(filepath.Join("/var/lib/libvirt/quantix/snapshots", string(s.vm.ID), "*-*"))
 	s.ok(err)
 	if len(left) > 0 {
@@ -201,38 +201,38 @@ func TestSnapshotRefusedWithoutFreeSpace(t *testing.T) {
 	m := newMover(t, 2)
 	full := m.other("24m")
 	m.vm.Spec.Disks[0] = fleet.Disk{PoolID: full.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20}
-	a := order(m.vm, m.pools...)
+	a := applyJob(m.vm, m.pools...)
 	m.ok(m.ApplyVM(t.Context(), a))
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
 	s := &snapper{fixture: m.fixture, vm: m.vm}
-	in := func(o fleet.SnapshotOrder) hypervisor.SnapshotWork {
+	in := func(o fleet.SnapshotParams) hypervisor.SnapshotWork {
 		w := s.order(o)
 		w.Pools = m.pools
 		return w
 	}
 	id := fleet.NewID[fleet.SnapshotID]()
-	err := m.TakeSnapshot(t.Context(), in(fleet.SnapshotOrder{ID: id, Name: "one", Memory: true}))
+	err := m.TakeSnapshot(t.Context(), in(fleet.SnapshotParams{ID: id, Name: "one", Memory: true}))
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Free space there first") {
 		t.Fatalf("with memory: %v", err)
 	}
 	if st := s.status(); st.Power != fleet.Running || st.Snapshots != nil || st.Disks[0].Path != filepath.Join(full.Spec.Path, "disk.qcow2") {
 		t.Fatalf("after the refusal: %+v", st)
 	}
-	m.ok(m.TakeSnapshot(t.Context(), in(fleet.SnapshotOrder{ID: id, Name: "one"})))
+	m.ok(m.TakeSnapshot(t.Context(), in(fleet.SnapshotParams{ID: id, Name: "one"})))
 	// A merge without enough free space leaves its files, and a later merge succeeds once there is space.
-	s.off()
+	s.stopGuest()
 	run(t, "qemu-io", "-f", "qcow2", "-c", "write -P 7 0 7M", s.status().Disks[0].Path)
 	filler := filepath.Join(full.Spec.Path, "filler")
 	m.ok(os.WriteFile(filler, make([]byte, 12<<20), 0o600))
-	err = m.DeleteSnapshot(t.Context(), in(fleet.SnapshotOrder{ID: id}))
+	err = m.DeleteSnapshot(t.Context(), in(fleet.SnapshotParams{ID: id}))
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Free space there first") {
 		t.Fatalf("merge: %v", err)
 	}
-	if tree := s.tree(); tree.Merges != 1 || tree.Of(id) != nil || tree.Unfinished != "" {
+	if tree := s.tree(); tree.Merges != 1 || tree.ByID(id) != nil || tree.Unfinished != "" {
 		t.Fatalf("after the refusal: %+v", tree)
 	}
 	m.ok(os.Remove(filler))
-	m.ok(m.DeleteSnapshot(t.Context(), in(fleet.SnapshotOrder{})))
+	m.ok(m.DeleteSnapshot(t.Context(), in(fleet.SnapshotParams{})))
 	if s.status().Snapshots != nil || s.read() != 7 {
 		t.Errorf("after the merge: %+v, %d", s.status().Snapshots, s.read())
 	}

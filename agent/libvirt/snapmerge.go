@@ -21,11 +21,11 @@ import (
 // deleteSnapshot deletes a snapshot and merges its files if possible. The snapshot counts as deleted immediately, even
 // if its files cannot be merged yet.
 func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
-	s, err := w.see(ctx)
+	s, err := w.readState(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.check(ctx, s); err != nil {
+	if err := w.checkManaged(ctx, s); err != nil {
 		return err
 	}
 	if id := w.in.Order.ID; id != "" {
@@ -47,7 +47,7 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 		return err
 	}
 	for n := 0; ; n++ {
-		all := w.tree.Merges()
+		all := w.tree.PendingMerges()
 		if len(all) == 0 {
 			break
 		}
@@ -65,14 +65,14 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 // merge commits one file into its backing file, which backs no other file. A reader of the chain sees the same
 // content at all times.
 func (w *snapshotJob) merge(ctx context.Context, m hypervisor.SnapMerge, n, of int) error {
-	top, err := bounded(ctx, func() (header, error) { return readHeader(m.Top, false) })
+	top, err := withinLookPatience(ctx, func() (header, error) { return readHeader(m.Top, false) })
 	if err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Base(m.Top), err)
 	}
-	if err := fits(ctx, filepath.Dir(m.Base), top.alloc+1<<20, "merging the disk"); err != nil {
+	if err := checkFreeSpace(ctx, filepath.Dir(m.Base), top.alloc+1<<20, "merging the disk"); err != nil {
 		return err
 	}
-	w.tree.Work = &hypervisor.SnapNote{Job: w.in.Job, Kind: hypervisor.SnapMerges, Merge: &m}
+	w.tree.Work = &hypervisor.SnapOperation{Job: w.in.Job, Kind: hypervisor.SnapMergeKind, Merge: &m}
 	if err := w.save(); err != nil {
 		return err
 	}
@@ -97,19 +97,19 @@ func (w *snapshotJob) merge(ctx context.Context, m hypervisor.SnapMerge, n, of i
 
 // findGuest reports whether the VM's running guest uses the files of the merge. A restarted libvirt needs some time to
 // learn its guests' backing chains. Until then, a QEMU has the files open but libvirt does not name its guest.
-func (w *snapshotJob) findGuest(ctx context.Context, m hypervisor.SnapMerge) (s seen, inUse bool, err error) {
-	tick := time.NewTicker(lookPeriod)
+func (w *snapshotJob) findGuest(ctx context.Context, m hypervisor.SnapMerge) (s moveState, inUse bool, err error) {
+	tick := time.NewTicker(unplugPoll)
 	defer tick.Stop()
 	for began := time.Now(); ; {
-		if s, err = w.see(ctx); err != nil {
+		if s, err = w.readState(ctx); err != nil {
 			return s, false, err
 		}
-		live, err := w.running(ctx, s)
+		live, err := w.runningDefinition(ctx, s)
 		if err != nil || live != nil && inChain(diskOf(live, m.Disk), m.Top) {
 			return s, err == nil, err
 		}
-		open, err := bounded(ctx, func() (bool, error) { return openByQEMU(m.Top) })
-		if err != nil || !open || time.Since(began) > letGoLimit {
+		open, err := withinLookPatience(ctx, func() (bool, error) { return openByQEMU(m.Top) })
+		if err != nil || !open || time.Since(began) > unplugLimit {
 			return s, false, err
 		}
 		select {
@@ -138,7 +138,7 @@ func inChain(d *libvirtxml.DomainDisk, file string) bool {
 
 // commitLive makes QEMU merge under a running guest. It always names both files, because libvirt without a base would
 // merge into the last file of the chain.
-func (w *snapshotJob) commitLive(ctx context.Context, s seen, m hypervisor.SnapMerge, progress func(int)) error {
+func (w *snapshotJob) commitLive(ctx context.Context, s moveState, m hypervisor.SnapMerge, progress func(int)) error {
 	d, err := w.liveDisk(ctx, m.Disk)
 	if err != nil {
 		return err
@@ -159,11 +159,11 @@ func (w *snapshotJob) commitLive(ctx context.Context, s seen, m hypervisor.SnapM
 
 // liveDisk returns the running guest's disk. It returns nil if the guest is off.
 func (w *snapshotJob) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtxml.DomainDisk, error) {
-	s, err := w.see(ctx)
+	s, err := w.readState(ctx)
 	if err != nil {
 		return nil, err
 	}
-	live, err := w.running(ctx, s)
+	live, err := w.runningDefinition(ctx, s)
 	return diskOf(live, ref), err
 }
 
@@ -178,11 +178,11 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 		case err != nil:
 			return err
 		case d == nil:
-			return guestEnded()
+			return errGuestEnded()
 		case active && pathOf(d) == m.Base, !active && !inChain(d, m.Top):
 			return nil
-		case w.in.Stopped() && w.tree.Work.Step != hypervisor.SnapChangesOver:
-			if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(ref, targetOf(d), 0) }); err != nil && !answered(err) {
+		case w.in.Stopped() && w.tree.Work.Step != hypervisor.SnapPivoting:
+			if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(ref, targetOf(d), 0) }); err != nil && !isLibvirtError(err) {
 				return err
 			}
 			return errors.Join(hypervisor.ErrStopped, w.forgetWork())
@@ -194,7 +194,7 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 			err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
 				return l.DomainBlockJobAbort(ref, targetOf(d), golibvirt.DomainBlockJobAbortPivot)
 			})
-			if err != nil && !answered(err) {
+			if err != nil && !isLibvirtError(err) {
 				return err
 			}
 			if err == nil {
@@ -206,14 +206,14 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 			jobs, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, targetOf(d), 0)
 			return info{int64(jobs), int64(done), int64(total)}, err
 		})
-		if err != nil && !answered(err) {
+		if err != nil && !isLibvirtError(err) {
 			return err
 		}
 		if err == nil && now.jobs == 0 {
-			if over, err := w.pivoted(ctx, m, active); err != nil || over {
+			if over, err := w.hasPivoted(ctx, m, active); err != nil || over {
 				return err
 			}
-			if err := fits(ctx, filepath.Dir(m.Base), leastRoom, "merging the disk"); err != nil {
+			if err := checkFreeSpace(ctx, filepath.Dir(m.Base), minFreeBytes, "merging the disk"); err != nil {
 				return errors.Join(err, w.forgetWork())
 			}
 			return errors.Join(fleet.Errorf(fleet.Conflict, "QEMU or somebody on the host (virsh blockjob --abort) stopped the merge of the disk. No data is lost. Consolidate the VM's disks to try again."), w.forgetWork())
@@ -239,7 +239,7 @@ func (w *snapshotJob) forgetWork() error {
 // commitFile merges files that no guest uses. An interrupted merge can be repeated, because the top file stays complete
 // until the base replaces it.
 func (w *snapshotJob) commitFile(ctx context.Context, m hypervisor.SnapMerge, progress func(int)) error {
-	if err := unused(ctx, m.Top, m.Base); err != nil {
+	if err := checkFilesUnused(ctx, m.Top, m.Base); err != nil {
 		return err
 	}
 	stop := watchCopy(m.Base, 0, func(int) { progress(50) })
@@ -253,13 +253,13 @@ func (w *snapshotJob) commitFile(ctx context.Context, m hypervisor.SnapMerge, pr
 	case w.in.Stopped():
 		return errors.Join(hypervisor.ErrStopped, w.forgetWork())
 	}
-	return errors.Join(outOfSnapRoom(filepath.Dir(m.Base), err), w.forgetWork())
+	return errors.Join(translateNoSnapshotSpace(filepath.Dir(m.Base), err), w.forgetWork())
 }
 
 // unused returns an error if a QEMU has one of the files open.
-func unused(ctx context.Context, files ...string) error {
+func checkFilesUnused(ctx context.Context, files ...string) error {
 	for _, f := range files {
-		open, err := bounded(ctx, func() (bool, error) { return openByQEMU(f) })
+		open, err := withinLookPatience(ctx, func() (bool, error) { return openByQEMU(f) })
 		if err == nil && open {
 			err = fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has %s open. Find that QEMU, and stop it first.", f)
 		}
@@ -287,7 +287,7 @@ func (w *snapshotJob) untilStop(ctx context.Context) (context.Context, context.C
 func qemuImg(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "qemu-img", args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
-	cmd.WaitDelay = leaveAfter
+	cmd.WaitDelay = abandonAfter
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
@@ -302,13 +302,13 @@ func qemuImg(ctx context.Context, args ...string) error {
 // finishMerge finishes a merge once the base has all data. It rebases other overlays of the top file onto the base, and
 // then removes the top file.
 func (w *snapshotJob) finishMerge(ctx context.Context, m hypervisor.SnapMerge) error {
-	w.tree.Work = &hypervisor.SnapNote{Job: w.in.Job, Kind: hypervisor.SnapMerges, Step: hypervisor.SnapCommitted, Merge: &m}
+	w.tree.Work = &hypervisor.SnapOperation{Job: w.in.Job, Kind: hypervisor.SnapMergeKind, Step: hypervisor.SnapCommitted, Merge: &m}
 	if err := w.save(); err != nil {
 		return err
 	}
 	w.in.Progress(95, "moving overlays to the remaining file")
-	for _, l := range w.tree.On(m.Top) {
-		refs, err := bounded(ctx, func() ([]reference, error) { return readReferences(l.File), nil })
+	for _, l := range w.tree.LayersBackedBy(m.Top) {
+		refs, err := withinLookPatience(ctx, func() ([]reference, error) { return readReferences(l.File), nil })
 		if err != nil {
 			return err
 		}
@@ -329,8 +329,8 @@ func (w *snapshotJob) finishMerge(ctx context.Context, m hypervisor.SnapMerge) e
 			return err
 		}
 	}
-	w.tree.Merged(m)
-	measure(w.tree)
+	w.tree.FinishMerge(m)
+	measureLayers(w.tree)
 	w.tree.Work = nil
 	if err := w.save(); err != nil {
 		return err

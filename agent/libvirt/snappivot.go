@@ -28,40 +28,40 @@ import (
 
 // recordPivot records in the tree that the guest is about to pivot.
 func (w *snapshotJob) recordPivot() error {
-	if w.tree.Work.Step == hypervisor.SnapChangesOver {
+	if w.tree.Work.Step == hypervisor.SnapPivoting {
 		return nil
 	}
-	w.tree.Work.Step = hypervisor.SnapChangesOver
+	w.tree.Work.Step = hypervisor.SnapPivoting
 	return w.save()
 }
 
 // pivoted reports whether the guest has left the top file of a merge that libvirt no longer lists as a job.
-func (w *snapshotJob) pivoted(ctx context.Context, m hypervisor.SnapMerge, active bool) (bool, error) {
+func (w *snapshotJob) hasPivoted(ctx context.Context, m hypervisor.SnapMerge, active bool) (bool, error) {
 	for began := time.Now(); ; {
-		s, err := w.see(ctx)
+		s, err := w.readState(ctx)
 		if err != nil {
 			return false, err
 		}
-		live, err := w.running(ctx, s)
+		live, err := w.runningDefinition(ctx, s)
 		if err != nil {
 			return false, err
 		}
 		d := diskOf(live, m.Disk)
 		switch {
 		case d == nil:
-			return false, guestEnded()
+			return false, errGuestEnded()
 		case active && pathOf(d) == m.Base, !active && !inChain(d, m.Top):
 			return true, nil
-		case !active, d.Mirror == nil && w.tree.Work.Step != hypervisor.SnapChangesOver:
+		case !active, d.Mirror == nil && w.tree.Work.Step != hypervisor.SnapPivoting:
 			return false, nil
 		case d.Mirror == nil, time.Since(began) > ghostPatience:
-			over, err := w.onBase(ctx, s, m)
+			over, err := w.usesBase(ctx, s, m)
 			if err == nil && !over && d.Mirror != nil {
-				err = errors.Join(ghost("the disk"), w.forgetWork())
+				err = errors.Join(errGhostJob("the disk"), w.forgetWork())
 			}
 			return over, err
 		}
-		if err := later(ctx); err != nil {
+		if err := waitLookPeriod(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -71,51 +71,51 @@ func (w *snapshotJob) pivoted(ctx context.Context, m hypervisor.SnapMerge, activ
 const ghostPatience = 2 * time.Second
 
 // later waits for lookPeriod. It returns an error if ctx ends first.
-func later(ctx context.Context) error {
+func waitLookPeriod(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(lookPeriod):
+	case <-time.After(unplugPoll):
 		return nil
 	}
 }
 
 // underWay returns the error for a disk that libvirt reports as being copied: QEMU really copies the disk, or only
 // libvirt believes so.
-func (w *snapshotJob) underWay(ctx context.Context, s seen, d *libvirtxml.DomainDisk, name string) error {
+func (w *snapshotJob) diskCopyError(ctx context.Context, s moveState, d *libvirtxml.DomainDisk, name string) error {
 	jobs, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
 		jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
 		return jobs, err
 	})
 	switch {
-	case err != nil && !answered(err):
+	case err != nil && !isLibvirtError(err):
 		return err
 	case err == nil && jobs == 0:
-		return ghost(name)
+		return errGhostJob(name)
 	}
 	return fleet.Errorf(fleet.Conflict, "The host is already copying %s (virsh blockjob). End that copy first.", name)
 }
 
 // ghost is the error for a disk that libvirt reports as being copied while QEMU copies nothing.
-func ghost(disk string) error {
+func errGhostJob(disk string) error {
 	return fleet.Errorf(fleet.Conflict, "libvirt was stopped while %s was being merged or copied. libvirt still lists that job, although QEMU has ended the job. "+
 		"No data is lost. Shut the guest down, which removes the job from libvirt. Then consolidate the VM's disks.", disk)
 }
 
 // guestEnded is the error for a guest that ended during a merge.
-func guestEnded() error {
+func errGuestEnded() error {
 	return fleet.Errorf(fleet.Conflict, "The guest ended while its disk was being merged. No data is lost. Consolidate the VM's disks to complete the merge.")
 }
 
 // onBase asks QEMU whether the guest uses the base of the merge.
-func (w *snapshotJob) onBase(ctx context.Context, s seen, m hypervisor.SnapMerge) (bool, error) {
-	return w.changedTo(ctx, w.c, s.sighted, m.Top, m.Base)
+func (w *snapshotJob) usesBase(ctx context.Context, s moveState, m hypervisor.SnapMerge) (bool, error) {
+	return w.diskChangedTo(ctx, w.c, s.observedDomain, m.Top, m.Base)
 }
 
 // sameContent checks that the base has the same content as the top, after the guest ended during a pivot. With equal
 // content, the outcome of the pivot does not matter.
-func (w *snapshotJob) sameContent(ctx context.Context, m hypervisor.SnapMerge) error {
-	if err := unused(ctx, m.Top, m.Base); err != nil {
+func (w *snapshotJob) checkSameContent(ctx context.Context, m hypervisor.SnapMerge) error {
+	if err := checkFilesUnused(ctx, m.Top, m.Base); err != nil {
 		return err
 	}
 	within, cancel := w.untilStop(ctx)
@@ -136,12 +136,12 @@ func (w *snapshotJob) sameContent(ctx context.Context, m hypervisor.SnapMerge) e
 
 // settleLost finishes the merge of a guest that libvirt lost during a pivot. Only the running QEMU knows which file the
 // guest uses.
-func (w *snapshotJob) settleLost(ctx context.Context, s seen) error {
+func (w *snapshotJob) finishMergeOfLostGuest(ctx context.Context, s moveState) error {
 	note := w.tree.Work
-	if note == nil || note.Kind != hypervisor.SnapMerges || note.Step != hypervisor.SnapChangesOver {
+	if note == nil || note.Kind != hypervisor.SnapMergeKind || note.Step != hypervisor.SnapPivoting {
 		return nil
 	}
-	over, err := w.onBase(ctx, s, *note.Merge)
+	over, err := w.usesBase(ctx, s, *note.Merge)
 	if err != nil || !over {
 		return err
 	}
@@ -149,8 +149,8 @@ func (w *snapshotJob) settleLost(ctx context.Context, s seen) error {
 }
 
 // pivotSettled refuses to start a VM while the outcome of a pivot is unknown.
-func pivotSettled(s sighted) error {
-	if s.live != nil || s.tree == nil || s.tree.Work == nil || s.tree.Work.Step != hypervisor.SnapChangesOver {
+func refuseUnknownPivot(s observedDomain) error {
+	if s.live != nil || s.tree == nil || s.tree.Work == nil || s.tree.Work.Step != hypervisor.SnapPivoting {
 		return nil
 	}
 	top := s.tree.Work.Merge.Top
@@ -161,8 +161,8 @@ func pivotSettled(s sighted) error {
 }
 
 // changedTo asks the guest's QEMU whether a disk uses the file to instead of from. It fails if QEMU has neither file.
-func (b *Backend) changedTo(ctx context.Context, c *conn, s sighted, from, to string) (bool, error) {
-	files, err := b.filesOf(ctx, c, s)
+func (b *Backend) diskChangedTo(ctx context.Context, c *conn, s observedDomain, from, to string) (bool, error) {
+	files, err := b.diskFilesInQEMU(ctx, c, s)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("ask QEMU for the guest's disk files: %w", err)
@@ -176,13 +176,13 @@ func (b *Backend) changedTo(ctx context.Context, c *conn, s sighted, from, to st
 
 // filesOf returns the files of the guest's disks as QEMU reports them. It asks QEMU through libvirt. If libvirt has
 // lost the guest, libvirt does not use QEMU's monitor socket, so filesOf uses the socket directly.
-func (b *Backend) filesOf(ctx context.Context, c *conn, s sighted) ([]string, error) {
+func (b *Backend) diskFilesInQEMU(ctx context.Context, c *conn, s observedDomain) ([]string, error) {
 	ask := func(question string) (string, error) {
 		return call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.QEMUDomainMonitorCommand(s.ref, question, 0) })
 	}
-	if pid, statusFile := b.orphan(s); pid != 0 {
+	if pid, statusFile := b.findOrphan(s); pid != 0 {
 		ask = func(question string) (string, error) {
-			return bounded(ctx, func() (string, error) { return askQEMU(ctx, statusFile, question) })
+			return withinLookPatience(ctx, func() (string, error) { return askQEMU(ctx, statusFile, question) })
 		}
 	}
 	reply, err := ask(`{"execute":"query-block"}`)
@@ -266,16 +266,16 @@ func askQEMU(ctx context.Context, statusFile, question string) (string, error) {
 
 // settleMerge resumes an interrupted merge. It waits for a job that QEMU still runs and finishes a job that QEMU has
 // ended. Otherwise the next merge starts from the beginning.
-func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapNote) error {
+func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapOperation) error {
 	m := *note.Merge
 	if note.Step == hypervisor.SnapCommitted {
 		return w.finishMerge(ctx, m)
 	}
-	s, err := w.see(ctx)
+	s, err := w.readState(ctx)
 	if err != nil {
 		return err
 	}
-	live, err := w.running(ctx, s)
+	live, err := w.runningDefinition(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapNote
 		}
 		over := !active && w.rebasedOnBase(m)
 		if active {
-			if over, err = w.pivoted(ctx, m, active); err != nil {
+			if over, err = w.hasPivoted(ctx, m, active); err != nil {
 				return err
 			}
 		}
@@ -317,8 +317,8 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapNote
 		}
 	case live == nil && active && definedOnBase(s.kept, m):
 		return w.finishMerge(ctx, m)
-	case live == nil && active && note.Step == hypervisor.SnapChangesOver:
-		if err := w.sameContent(ctx, m); err != nil {
+	case live == nil && active && note.Step == hypervisor.SnapPivoting:
+		if err := w.checkSameContent(ctx, m); err != nil {
 			return err
 		}
 		return w.finishMerge(ctx, m)
@@ -337,7 +337,7 @@ func definedOnBase(x *libvirtxml.Domain, m hypervisor.SnapMerge) bool {
 // rebasedOnBase reports whether an overlay of the top is already backed by the base, which is the last step of QEMU's
 // merge.
 func (w *snapshotJob) rebasedOnBase(m hypervisor.SnapMerge) bool {
-	for _, l := range w.tree.On(m.Top) {
+	for _, l := range w.tree.LayersBackedBy(m.Top) {
 		if refs := readReferences(l.File); len(refs) == 1 && filepath.Clean(refs[0].path) == m.Base {
 			return true
 		}

@@ -29,7 +29,7 @@ type monitor struct {
 
 func newMonitor(t *testing.T, vm fleet.VM) *monitor {
 	t.Helper()
-	status := string(must(os.ReadFile(runOf(vm))))
+	status := string(must(os.ReadFile(statusFileOf(vm))))
 	of := func(what string) string { return regexp.MustCompile(what).FindStringSubmatch(status)[1] }
 	sock := must(net.Dial("unix", of(`<monitor path='([^']*)'`)))
 	t.Cleanup(func() { sock.Close() })
@@ -99,23 +99,23 @@ func cutOff(t *testing.T, do func() error) {
 }
 
 // changingOver is a VM whose agent and libvirtd ended just as QEMU got the pivot command.
-type changingOver struct {
+type pivotSuffix struct {
 	*snapper
 	in   hypervisor.SnapshotWork // the interrupted job
 	back func()                  // restarts libvirtd
 	pid  int                     // the process ID of the guest's QEMU
 }
 
-func (c *changingOver) again() error {
+func (c *pivotSuffix) again() error {
 	c.in.Progress = func(int, string) {}
 	return c.DeleteSnapshot(c.t.Context(), c.in)
 }
 
-func (c *changingOver) consolidate() error {
-	return c.DeleteSnapshot(c.t.Context(), c.order(fleet.SnapshotOrder{}))
+func (c *pivotSuffix) consolidate() error {
+	return c.DeleteSnapshot(c.t.Context(), c.order(fleet.SnapshotParams{}))
 }
 
-func (c *changingOver) refused(what string, err error, says string) {
+func (c *pivotSuffix) refused(what string, err error, says string) {
 	c.t.Helper()
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), says) {
 		c.t.Fatalf("%s: %v, want %q", what, err, says)
@@ -124,18 +124,18 @@ func (c *changingOver) refused(what string, err error, says string) {
 
 // newChangingOver returns a VM with libvirtd stopped while QEMU waits for the pivot. The guest's disk starts with 'c',
 // and the snapshot with 'a'.
-func newChangingOver(t *testing.T) *changingOver {
+func newChangingOver(t *testing.T) *pivotSuffix {
 	t.Helper()
 	s := newSnapper(t)
 	s.write('a')
 	s.ok(s.StartVM(t.Context(), s.vm.ID))
-	c := &changingOver{snapper: s, in: s.order(fleet.SnapshotOrder{ID: s.take(false)}), pid: qemuOf(t, s.vm)}
-	virsh(t, "qemu-monitor-command", string(s.vm.ID), "--hmp", fmt.Sprintf(`qemu-io -d %s "write -P 99 0 64k"`, firstDisk(string(must(os.ReadFile(runOf(s.vm)))))))
+	c := &pivotSuffix{snapper: s, in: s.order(fleet.SnapshotParams{ID: s.take(false)}), pid: qemuPIDOf(t, s.vm)}
+	virsh(t, "qemu-monitor-command", string(s.vm.ID), "--hmp", fmt.Sprintf(`qemu-io -d %s "write -P 99 0 64k"`, firstDisk(string(must(os.ReadFile(statusFileOf(s.vm)))))))
 	c.back = sync.OnceFunc(func() { startLibvirtd(t) })
 	t.Cleanup(func() { endQEMU(t, c.pid) })
 	tree := filepath.Join("/var/lib/libvirt/quantix/snapshots", string(s.vm.ID), "tree.json")
 	c.in.Progress = func(int, string) {
-		if strings.Contains(string(must(os.ReadFile(tree))), hypervisor.SnapChangesOver) {
+		if strings.Contains(string(must(os.ReadFile(tree))), hypervisor.SnapPivoting) {
 			panic(errKilled)
 		}
 	}
@@ -154,30 +154,30 @@ func TestMergeSurvivesLibvirtKilledDuringPivot(t *testing.T) {
 		next byte   // what the guest writes next; 0: nothing
 		lost bool   // libvirt cannot read its status file
 		ends bool   // QEMU ends as well
-		then func(c *changingOver)
+		then func(c *pivotSuffix)
 	}{
-		{"pivoted, libvirt names the old file", "job-complete", 'b', false, false, func(c *changingOver) {
+		{"pivoted, libvirt names the old file", "job-complete", 'b', false, false, func(c *pivotSuffix) {
 			c.refused("again", c.again(), "Shut the guest down")
-			if p := c.status().Power; p != fleet.Running || qemuOf(c.t, c.vm) != c.pid {
+			if p := c.status().Power; p != fleet.Running || qemuPIDOf(c.t, c.vm) != c.pid {
 				c.t.Errorf("the guest is %s", p)
 			}
-			c.off()
+			c.stopGuest()
 			c.ok(c.consolidate())
 		}},
-		{"not pivoted, libvirt believes the merge runs", "job-cancel", 'b', false, false, func(c *changingOver) {
+		{"not pivoted, libvirt believes the merge runs", "job-cancel", 'b', false, false, func(c *pivotSuffix) {
 			c.refused("again", c.again(), "Shut the guest down")
-			c.off()
+			c.stopGuest()
 			c.ok(c.consolidate())
 		}},
-		{"pivoted, libvirt has lost the guest", "job-complete", 'b', true, false, func(c *changingOver) {
+		{"pivoted, libvirt has lost the guest", "job-complete", 'b', true, false, func(c *pivotSuffix) {
 			c.refused("again", c.again(), "libvirt has lost the VM")
 			endQEMU(c.t, c.pid)
 			// virtlogd, which has the guest's log open, notices the end of QEMU a moment later.
 			waitFor(c.t, "the guest starts", func() bool { return c.StartVM(c.t.Context(), c.vm.ID) == nil })
 			c.ok(c.again())
 		}},
-		{"pivoted, QEMU ended", "job-complete", 0, false, true, func(c *changingOver) { c.ok(c.again()) }},
-		{"pivoted, guest wrote, QEMU ended", "job-complete", 'b', false, true, func(c *changingOver) {
+		{"pivoted, QEMU ended", "job-complete", 0, false, true, func(c *pivotSuffix) { c.ok(c.again()) }},
+		{"pivoted, guest wrote, QEMU ended", "job-complete", 'b', false, true, func(c *pivotSuffix) {
 			c.refused("again", c.again(), "two files differ")
 			c.refused("start", c.StartVM(c.t.Context(), c.vm.ID), "consolidate the VM's disks")
 			path := filepath.Join(c.t.TempDir(), "xml")
@@ -201,8 +201,8 @@ func TestMergeSurvivesLibvirtKilledDuringPivot(t *testing.T) {
 			}
 			m.sock.Close()
 			if a.lost {
-				text := regexp.MustCompile(`<mirror type='file' job='[^>]*>`).ReplaceAll(must(os.ReadFile(runOf(c.vm))), []byte("<mirror type='file' job=''>"))
-				c.ok(os.WriteFile(runOf(c.vm), text, 0o600))
+				text := regexp.MustCompile(`<mirror type='file' job='[^>]*>`).ReplaceAll(must(os.ReadFile(statusFileOf(c.vm))), []byte("<mirror type='file' job=''>"))
+				c.ok(os.WriteFile(statusFileOf(c.vm), text, 0o600))
 			}
 			if a.ends {
 				endQEMU(t, c.pid)

@@ -21,11 +21,11 @@ import (
 // revert reverts the VM to a snapshot. The current state stays until the new overlays exist. After that the revert
 // cannot be undone, and a retried job continues it.
 func (w *snapshotJob) revert(ctx context.Context) error {
-	s, err := w.see(ctx)
+	s, err := w.readState(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.check(ctx, s); err != nil {
+	if err := w.checkManaged(ctx, s); err != nil {
 		return err
 	}
 	node := w.tree.Node(w.in.Order.ID)
@@ -34,9 +34,9 @@ func (w *snapshotJob) revert(ctx context.Context) error {
 	}
 	for _, l := range node.Layers {
 		if !hasRef(s.applied.Spec, l.Disk) {
-			return hypervisor.DiskGone(l.Disk.Volume)
+			return hypervisor.RefuseRevertWithoutDisk(l.Disk.Volume)
 		}
-		if err := fits(ctx, filepath.Dir(w.at(l.Disk)), 1<<20, "the revert"); err != nil {
+		if err := checkFreeSpace(ctx, filepath.Dir(w.ownVolumePath(l.Disk)), 1<<20, "the revert"); err != nil {
 			return err
 		}
 	}
@@ -49,20 +49,20 @@ func (w *snapshotJob) revert(ctx context.Context) error {
 			return err
 		}
 	}
-	next := w.tree.Back(*node, string(fleet.NewID[fleet.JobID]()), w.at)
-	w.tree.Work = &hypervisor.SnapNote{Job: w.in.Job, Kind: hypervisor.SnapRevert, To: string(node.ID), New: next}
+	next := w.tree.PlanRevert(*node, string(fleet.NewID[fleet.JobID]()), w.ownVolumePath)
+	w.tree.Work = &hypervisor.SnapOperation{Job: w.in.Job, Kind: hypervisor.SnapRevert, To: string(node.ID), New: next}
 	if err := w.save(); err != nil {
 		return fmt.Errorf("nothing was done, because the host cannot record the start of the job: %w", err)
 	}
 	w.in.Progress(10, "creating the disks' new files")
 	if err := w.createOverlays(ctx, next); err != nil {
-		if interrupted(ctx, err) {
+		if isInterrupted(ctx, err) {
 			return err
 		}
-		return cmpErr(w.settleRevert(ctx, w.tree.Work), err)
+		return firstError(w.settleRevert(ctx, w.tree.Work), err)
 	}
 	w.in.Progress(25, "stopping the guest")
-	w.tree.Work.Step = hypervisor.SnapOff
+	w.tree.Work.Step = hypervisor.SnapGuestOff
 	if err := w.save(); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (w *snapshotJob) revert(ctx context.Context) error {
 func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 	note := w.tree.Work
 	node := w.tree.Node(fleet.SnapshotID(note.To))
-	s, err := w.see(ctx)
+	s, err := w.readState(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 	}
 	w.in.Progress(40, "restoring the firmware's variables")
 	if node.State != "" {
-		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, restoreState(s.kept, node.State) }); err != nil {
+		if _, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, restoreState(s.kept, node.State) }); err != nil {
 			return err
 		}
 	}
@@ -103,13 +103,13 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 	failed := error(nil)
 	if power {
 		failed = w.restorePower(ctx, *node)
-		if failed != nil && interrupted(ctx, failed) {
+		if failed != nil && isInterrupted(ctx, failed) {
 			return failed
 		}
 	}
 	w.in.Progress(95, "deleting files that are no longer needed")
-	w.tree.Reverted(node.ID, note.New)
-	measure(w.tree)
+	w.tree.FinishRevert(node.ID, note.New)
+	measureLayers(w.tree)
 	if failed != nil { // the disks are reverted in any case
 		w.tree.Work = nil
 	} else {
@@ -126,7 +126,7 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 
 // restorePower resumes the guest from the saved memory, or starts the guest.
 func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode) error {
-	s, err := w.see(ctx)
+	s, err := w.readState(ctx)
 	if err != nil {
 		return err
 	}
@@ -135,11 +135,11 @@ func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode
 			return nil
 		}
 		w.in.Progress(70, "starting the guest")
-		if err := w.prepareStart(ctx, w.c, s.sighted); err != nil {
+		if err := w.prepareStart(ctx, w.c, s.observedDomain); err != nil {
 			return err
 		}
-		err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return deviceFree(l.DomainCreate(s.ref)) })
-		if err != nil && !interrupted(ctx, err) {
+		err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return translateNoFreeDevice(l.DomainCreate(s.ref)) })
+		if err != nil && !isInterrupted(ctx, err) {
 			err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest did not start. Start the VM, or revert again: %w", err)
 		}
 		return err
@@ -165,7 +165,7 @@ func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode
 	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainRestoreFlags(node.Memory, golibvirt.OptString{text}, uint32(flags))
 	})
-	if err != nil && !interrupted(ctx, err) {
+	if err != nil && !isInterrupted(ctx, err) {
 		err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest could not resume from its saved memory. Start the VM, or revert again: %w", err)
 	}
 	return err
@@ -176,14 +176,14 @@ func (w *snapshotJob) checkMemoryPaths(ctx context.Context, text string) error {
 	x := &libvirtxml.Domain{}
 	err := x.Unmarshal(text)
 	if err == nil {
-		err = w.inPlace(ctx, x)
+		err = w.checkDefinedPaths(ctx, x)
 	}
 	return err
 }
 
 // renameForMemory renames the domain to its name at the time of the snapshot, because libvirt restores memory only
 // under that name. The domain gets its current name once the guest is off, like any rename of a running guest.
-func (w *snapshotJob) renameForMemory(ctx context.Context, s seen, text string) (seen, error) {
+func (w *snapshotJob) renameForMemory(ctx context.Context, s moveState, text string) (moveState, error) {
 	var then struct {
 		Name string `xml:"name"`
 	}
@@ -202,7 +202,7 @@ func (w *snapshotJob) renameForMemory(ctx context.Context, s seen, text string) 
 			return s, err
 		}
 	}
-	s, err := w.see(ctx)
+	s, err := w.readState(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -215,10 +215,10 @@ func (w *snapshotJob) renameForMemory(ctx context.Context, s seen, text string) 
 	stamp := s.mark
 	stamp.Applied = string(encoded)
 	s.kept.Metadata = putMark(s.kept.Metadata, stamp)
-	if err := (&moving{Backend: w.Backend, c: w.c}).define(ctx, s.kept); err != nil {
+	if err := (&diskMove{Backend: w.Backend, c: w.c}).define(ctx, s.kept); err != nil {
 		return s, err
 	}
-	return w.see(ctx)
+	return w.readState(ctx)
 }
 
 // memoryMagic is the start of a complete memory file. libvirt writes these bytes last.
@@ -228,7 +228,7 @@ const memoryMagic = "LibvirtQemudSave"
 // snapshot with the current disks, networks, filters and media. memoryXML refuses a NIC that the VM no longer has,
 // because the NIC would bypass networks and filters that people removed.
 func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, inactive *libvirtxml.Domain, next []hypervisor.SnapLayer) (string, error) {
-	complete, err := bounded(ctx, func() (bool, error) {
+	complete, err := withinLookPatience(ctx, func() (bool, error) {
 		f, err := openImage(node.Memory, false)
 		if err != nil {
 			return false, err
@@ -262,7 +262,7 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 	}
 	if x.Name != inactive.Name {
 		a := applying{Backend: w.Backend, c: w.c, in: hypervisor.Apply{VM: w.in.VM}}
-		taken, err := a.taken(ctx, x.Name)
+		taken, err := a.isNameTaken(ctx, x.Name)
 		if err == nil && taken {
 			err = fleet.Errorf(fleet.Conflict, "At the time of the snapshot the VM had the name %s on the host, which another VM has now. libvirt restores memory only under the same name.", x.Name)
 		}
@@ -304,13 +304,13 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 // settleRevert finishes an interrupted revert. If the guest was not stopped yet, it undoes the revert; otherwise it
 // completes the revert. It completes the revert with new overlays, because the guest may have written to the old
 // overlays, which then no longer match the saved memory.
-func (w *snapshotJob) settleRevert(ctx context.Context, note *hypervisor.SnapNote) error {
+func (w *snapshotJob) settleRevert(ctx context.Context, note *hypervisor.SnapOperation) error {
 	drop := func() {
 		for _, n := range note.New {
 			w.tree.Trash = append(w.tree.Trash, n.File)
 		}
 	}
-	if note.Step != hypervisor.SnapOff {
+	if note.Step != hypervisor.SnapGuestOff {
 		drop()
 		w.tree.Work = nil
 		if err := w.save(); err != nil {
@@ -322,26 +322,26 @@ func (w *snapshotJob) settleRevert(ctx context.Context, note *hypervisor.SnapNot
 	if node == nil {
 		return hypervisor.NoSnapshot(w.in.VM.Name)
 	}
-	s, err := w.see(ctx)
+	s, err := w.readState(ctx)
 	if err != nil {
 		return err
 	}
-	live, err := w.running(ctx, s)
+	live, err := w.runningDefinition(ctx, s)
 	if err != nil {
 		return err
 	}
 	// The guest already runs. A paused guest may lack a part of its memory that nobody loads any more, so it is
 	// restored again.
-	if all, _ := usesAll(live, note.New); live != nil && all && golibvirt.DomainState(s.state) == golibvirt.DomainRunning {
-		w.tree.Reverted(node.ID, note.New)
-		measure(w.tree)
+	if all, _ := compareLayers(live, note.New); live != nil && all && golibvirt.DomainState(s.state) == golibvirt.DomainRunning {
+		w.tree.FinishRevert(node.ID, note.New)
+		measureLayers(w.tree)
 		w.tree.Finish(note.Job)
 		if err := w.save(); err != nil {
 			return err
 		}
 		return w.removeTrash(ctx)
 	}
-	next := w.tree.Back(*node, string(fleet.NewID[fleet.JobID]()), w.at)
+	next := w.tree.PlanRevert(*node, string(fleet.NewID[fleet.JobID]()), w.ownVolumePath)
 	drop()
 	note.New = next
 	if err := w.save(); err != nil {

@@ -26,12 +26,12 @@ func (b *Backend) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.St
 	defer b.mu.Unlock()
 	switch {
 	case err == nil:
-		b.last = &state
+		b.lastState = &state
 		return state, nil
-	case b.last == nil || errors.Is(ctx.Err(), context.Canceled):
+	case b.lastState == nil || errors.Is(ctx.Err(), context.Canceled):
 		return wire.State{}, fmt.Errorf("read the host's state: %w", err)
 	}
-	away := *b.last
+	away := *b.lastState
 	away.Host.Connected, away.Host.Error = false, err.Error()
 	return away, nil
 }
@@ -40,8 +40,8 @@ func (b *Backend) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.St
 func (b *Backend) snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotLimit)
 	defer cancel()
-	b.assigned.note(on.Pools)
-	c, err := b.reading(ctx)
+	b.assignedPools.record(on.Pools)
+	c, err := b.stateConn(ctx)
 	if err != nil {
 		return wire.State{}, err
 	}
@@ -58,18 +58,18 @@ func (b *Backend) snapshot(ctx context.Context, on hypervisor.Assigned) (wire.St
 	}
 	state := wire.State{
 		VMs: []wire.VMReport{}, Discovered: []fleet.DiscoveredVM{}, Networks: networks,
-		Host: fleet.HostStatus{Connected: true, Hypervisor: b.versionSeen(), Inventory: b.abilities(ctx)},
+		Host: fleet.HostStatus{Connected: true, Hypervisor: b.versionSeen(), Inventory: b.capabilityInventory(ctx)},
 	}
 	sizes := b.sizesOf(ctx, pathsOf(all...))
 	b.disks.keepOnly(sizes)
-	b.guests.look(b, all)
+	b.guests.startQueries(b, all)
 	addresses := b.addressesOf(ctx, all)
 	seen := <-poolsDone
-	changed := b.filtersChanged(ctx)
-	state.Groups = groupsChanged(changed)
+	changed := b.changedFilters(ctx)
+	state.Groups = changedGroups(changed)
 	for _, s := range all {
 		st := b.statusOf(s, sizes, addresses[s.id])
-		if s.ours {
+		if s.managed {
 			r := wire.VMReport{ID: s.id, Name: s.ref.Name, Generation: s.mark.Generation, Status: st, Proof: wire.Proof(s.id, s.secret), Stamped: s.mark.Generation}
 			if s.applied != nil {
 				r.SpecHash = s.applied.SpecHash
@@ -82,7 +82,7 @@ func (b *Backend) snapshot(ctx context.Context, on hypervisor.Assigned) (wire.St
 	slices.SortFunc(state.VMs, func(a, b wire.VMReport) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(state.Discovered, func(a, b fleet.DiscoveredVM) int { return cmp.Compare(a.ID, b.ID) })
 	state.Pools, state.Host.DiscoveredPools = seen.assigned, seen.others
-	b.markUsers(ctx, all, state.Pools, on.Hashed)
+	b.markUsers(ctx, all, state.Pools, on.Checksums)
 	return state, nil
 }
 
@@ -97,7 +97,7 @@ func (b *Backend) versionSeen() string {
 func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	s, err := b.see(ctx, id)
+	s, err := b.readVM(ctx, id)
 	if is(err, golibvirt.ErrNoDomain) {
 		return fleet.VMStatus{Power: fleet.Absent}, 0, nil
 	}
@@ -105,29 +105,29 @@ func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64,
 		return fleet.VMStatus{}, 0, fmt.Errorf("read the VM: %w", err)
 	}
 	generation := s.mark.Generation
-	if !s.ours {
+	if !s.managed {
 		generation = 0
 	}
-	b.filtersChanged(ctx)
-	return b.statusOf(s, b.sizesOf(ctx, pathsOf(s)), b.addresses.sight().value[id]), generation, nil
+	b.changedFilters(ctx)
+	return b.statusOf(s, b.sizesOf(ctx, pathsOf(s)), b.addresses.state().value[id]), generation, nil
 }
 
 // see reads one domain over the backend's connection for state.
-func (b *Backend) see(ctx context.Context, id fleet.VMID) (sighted, error) {
-	c, err := b.reading(ctx)
+func (b *Backend) readVM(ctx context.Context, id fleet.VMID) (observedDomain, error) {
+	c, err := b.stateConn(ctx)
 	if err != nil {
-		return sighted{}, err
+		return observedDomain{}, err
 	}
-	return b.seeOn(ctx, c, id)
+	return b.readDomainOn(ctx, c, id)
 }
 
 // seeOn reads one domain on the given connection.
-func (b *Backend) seeOn(ctx context.Context, c *conn, id fleet.VMID) (sighted, error) {
+func (b *Backend) readDomainOn(ctx context.Context, c *conn, id fleet.VMID) (observedDomain, error) {
 	uuid, err := parseUUID(id)
 	if err != nil {
-		return sighted{}, err
+		return observedDomain{}, err
 	}
-	var s sighted
+	var s observedDomain
 	ref, err := call(ctx, c, func(l *golibvirt.Libvirt) (ref golibvirt.Domain, err error) {
 		if ref, err = l.DomainLookupByUUID(uuid); err == nil {
 			s.state, s.reason, err = l.DomainGetState(ref, 0)
@@ -135,29 +135,29 @@ func (b *Backend) seeOn(ctx context.Context, c *conn, id fleet.VMID) (sighted, e
 		return ref, err
 	})
 	if err != nil {
-		return sighted{}, err
+		return observedDomain{}, err
 	}
-	s.domain, err = b.look(ctx, c, ref)
+	s.domain, err = b.readDomain(ctx, c, ref)
 	return s, err
 }
 
 // pathsOf returns the paths of the domains' current disks, of the disks in their specs, and of their media.
-func pathsOf(all ...sighted) diskPaths {
+func pathsOf(all ...observedDomain) diskPaths {
 	out := diskPaths{}
 	for _, s := range all {
-		for _, d := range s.now().disks {
-			out[d.path] = anImage
+		for _, d := range s.currentHardware().disks {
+			out[d.path] = imageKind
 		}
 		for _, d := range s.spec {
-			out[d.path] = anImage
+			out[d.path] = imageKind
 		}
-		for _, h := range s.held() {
+		for _, h := range s.diskFiles() {
 			if _, known := out[h.path]; known && h.opaque {
-				out[h.path] = aRaw
+				out[h.path] = rawKind
 			}
 		}
 		for path, kind := range mediaOf(s) {
-			if _, disk := out[path]; !disk && s.ours {
+			if _, disk := out[path]; !disk && s.managed {
 				out[path] = kind
 			}
 		}

@@ -24,39 +24,39 @@ type snapshotJob struct {
 
 // TakeSnapshot implements hypervisor.Snapshots.
 func (b *Backend) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
-	return b.onSnapshots(ctx, "take a snapshot of "+in.VM.Name, in, (*snapshotJob).take)
+	return b.runSnapshotJob(ctx, "take a snapshot of "+in.VM.Name, in, (*snapshotJob).take)
 }
 
 // RevertSnapshot implements hypervisor.Snapshots.
 func (b *Backend) RevertSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
-	return b.onSnapshots(ctx, "revert "+in.VM.Name+" to a snapshot", in, (*snapshotJob).revert)
+	return b.runSnapshotJob(ctx, "revert "+in.VM.Name+" to a snapshot", in, (*snapshotJob).revert)
 }
 
 // DeleteSnapshot implements hypervisor.Snapshots.
 func (b *Backend) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
-	return b.onSnapshots(ctx, "delete a snapshot of "+in.VM.Name, in, (*snapshotJob).deleteSnapshot)
+	return b.runSnapshotJob(ctx, "delete a snapshot of "+in.VM.Name, in, (*snapshotJob).deleteSnapshot)
 }
 
 // onSnapshots finishes or undoes an interrupted job, and then runs do. It does nothing if the tree records that this
 // job is done.
-func (b *Backend) onSnapshots(ctx context.Context, act string, in hypervisor.SnapshotWork, do func(*snapshotJob, context.Context) error) error {
+func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.SnapshotWork, do func(*snapshotJob, context.Context) error) error {
 	unlock, err := b.vms.lock(ctx, in.VM.ID)
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer unlock()
-	b.assigned.note(in.Pools)
-	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+	b.assignedPools.record(in.Pools)
+	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		w := &snapshotJob{Backend: b, c: c, in: in}
 		if uuid, err := parseUUID(in.VM.ID); err == nil {
-			defer b.domains.forget(uuid)
+			defer b.domains.invalidate(uuid)
 		}
 		defer func() {
 			for _, p := range in.Pools {
 				b.volumeChanged(p)
 			}
 		}()
-		if w.tree, err = bounded(ctx, func() (*hypervisor.SnapTree, error) { return readTree(in.VM.ID) }); err != nil {
+		if w.tree, err = withinLookPatience(ctx, func() (*hypervisor.SnapTree, error) { return readTree(in.VM.ID) }); err != nil {
 			return err
 		}
 		if w.tree == nil {
@@ -65,7 +65,7 @@ func (b *Backend) onSnapshots(ctx context.Context, act string, in hypervisor.Sna
 		if w.tree.IsDone(in.Job) {
 			return w.removeTrash(ctx)
 		}
-		s, err := w.see(ctx)
+		s, err := w.readState(ctx)
 		if err != nil {
 			return err
 		}
@@ -74,10 +74,10 @@ func (b *Backend) onSnapshots(ctx context.Context, act string, in hypervisor.Sna
 			return err
 		}
 		defer release()
-		if err := b.reached(s.sighted); err != nil {
-			return errors.Join(err, w.settleLost(ctx, s))
+		if err := b.refuseLost(s.observedDomain); err != nil {
+			return errors.Join(err, w.finishMergeOfLostGuest(ctx, s))
 		}
-		if err := w.settle(ctx); err != nil {
+		if err := w.settleUnfinished(ctx); err != nil {
 			return err
 		}
 		if w.tree.IsDone(in.Job) {
@@ -92,18 +92,18 @@ func (b *Backend) onSnapshots(ctx context.Context, act string, in hypervisor.Sna
 
 // readSnapshot replaces the volume in from by the file that the disk had at the time of the snapshot. No job changes
 // the files of the VM's snapshots until the caller calls release.
-func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *place) (release func(), err error) {
-	release, err = b.snapshotsRead.share(ctx, string(of.VMID))
+func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *localVolume) (release func(), err error) {
+	release, err = b.snapshotsRead.lockShared(ctx, string(of.VMID))
 	if err != nil {
 		return nil, err
 	}
-	tree, err := bounded(ctx, func() (*hypervisor.SnapTree, error) { return readTree(of.VMID) })
+	tree, err := withinLookPatience(ctx, func() (*hypervisor.SnapTree, error) { return readTree(of.VMID) })
 	if err == nil {
 		switch file := tree.FileOf(of.ID, from.ref()); {
 		case file == "" || filepath.Dir(file) != filepath.Dir(from.path()):
 			err = fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of the disk %s.", from.volume)
 		case tree.Work != nil:
-			err = hypervisor.SnapshotsAtWork()
+			err = hypervisor.RefuseUnfinishedSnapshots()
 		default:
 			from.volume = filepath.Base(file)
 			return release, nil
@@ -115,9 +115,9 @@ func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *p
 
 // ownSnapshots locks the files of the VM's snapshots for a change. It fails while another job reads them.
 func (b *Backend) ownSnapshots(vm fleet.VM) (release func(), err error) {
-	release, _ = b.snapshotsRead.try(string(vm.ID), true)
+	release, _ = b.snapshotsRead.tryLock(string(vm.ID), true)
 	if release == nil {
-		return nil, hypervisor.SnapshotsRead(vm.Name)
+		return nil, hypervisor.RefuseCopiedSnapshots(vm.Name)
 	}
 	return release, nil
 }
@@ -126,13 +126,13 @@ func (b *Backend) ownSnapshots(vm fleet.VM) (release func(), err error) {
 func (w *snapshotJob) save() error { return writeTree(w.tree) }
 
 // see reads the domain's current state.
-func (w *snapshotJob) see(ctx context.Context) (seen, error) {
-	m := &moving{Backend: w.Backend, c: w.c, in: hypervisor.MoveDisk{VM: w.in.VM}}
-	return m.see(ctx)
+func (w *snapshotJob) readState(ctx context.Context) (moveState, error) {
+	m := &diskMove{Backend: w.Backend, c: w.c, in: hypervisor.MoveDisk{VM: w.in.VM}}
+	return m.readState(ctx)
 }
 
 // running returns the running guest's definition. It returns nil if the guest is off.
-func (w *snapshotJob) running(ctx context.Context, s seen) (*libvirtxml.Domain, error) {
+func (w *snapshotJob) runningDefinition(ctx context.Context, s moveState) (*libvirtxml.Domain, error) {
 	if s.live == nil {
 		return nil, nil
 	}
@@ -157,7 +157,7 @@ func diskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
 
 // usesAll compares the domain's disks with the layers. It returns all if every disk uses the file of its layer, and
 // none if no disk does.
-func usesAll(x *libvirtxml.Domain, next []hypervisor.SnapLayer) (all, none bool) {
+func compareLayers(x *libvirtxml.Domain, next []hypervisor.SnapLayer) (all, none bool) {
 	all, none = true, true
 	for _, n := range next {
 		d := diskOf(x, n.Disk)
@@ -171,8 +171,8 @@ func usesAll(x *libvirtxml.Domain, next []hypervisor.SnapLayer) (all, none bool)
 }
 
 // at returns the path of the disk's own volume.
-func (w *snapshotJob) at(ref fleet.Volref) string {
-	p, err := placeOf(ref, w.in.Pools)
+func (w *snapshotJob) ownVolumePath(ref fleet.Volref) string {
+	p, err := localVolumeOf(ref, w.in.Pools)
 	if err != nil {
 		return ""
 	}
@@ -181,20 +181,20 @@ func (w *snapshotJob) at(ref fleet.Volref) string {
 
 // check refuses a VM with a state that Quantix did not create. Otherwise a job would lose disks or snapshots that
 // somebody created outside Quantix.
-func (w *snapshotJob) check(ctx context.Context, s seen) error {
+func (w *snapshotJob) checkManaged(ctx context.Context, s moveState) error {
 	refuse := func(format string, args ...any) error { return fleet.Errorf(fleet.Conflict, format, args...) }
 	switch {
 	case s.transient:
-		return hypervisor.Refusal(hypervisor.Undefined())
+		return hypervisor.Refusal(hypervisor.UndefinedFault())
 	case s.applied == nil:
 		return refuse("An older agent made the VM's definition. Edit and save the VM, and then try again.")
 	}
-	live, err := w.running(ctx, s)
+	live, err := w.runningDefinition(ctx, s)
 	if err != nil {
 		return err
 	}
 	for i, d := range s.applied.Spec.Disks {
-		p, err := placeOf(d.Ref(), w.in.Pools)
+		p, err := localVolumeOf(d.Ref(), w.in.Pools)
 		if err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func (w *snapshotJob) check(ctx context.Context, s seen) error {
 		if _, err := w.ownPool(ctx, w.c, p.pool); err != nil {
 			return err
 		}
-		want := w.tree.Uses(d.Ref())
+		want := w.tree.ActiveFile(d.Ref())
 		if want == "" {
 			want = p.path()
 		}
@@ -217,19 +217,19 @@ func (w *snapshotJob) check(ctx context.Context, s seen) error {
 			case disk == nil:
 				return refuse("Disk %d (%s) is not in the VM's definition on the host. Add the disk to the definition again, or detach the disk, first.", i+1, d.Volume)
 			case disk.Mirror != nil:
-				return w.underWay(ctx, s, disk, "disk "+strconv.Itoa(i+1)+" ("+d.Volume+")")
+				return w.diskCopyError(ctx, s, disk, "disk "+strconv.Itoa(i+1)+" ("+d.Volume+")")
 			case pathOf(disk) != want:
 				return refuse("The VM uses the file %s instead of %s, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(pathOf(disk)), filepath.Base(want))
 			case disk.ReadOnly != nil || disk.Shareable != nil:
 				return refuse("Disk %d (%s) is shared or read-only in the VM's definition, so the disk cannot have snapshots.", i+1, d.Volume)
 			}
 		}
-		f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(want) })
+		f, err := withinLookPatience(ctx, func() (volumeFile, error) { return readVolume(want) })
 		switch {
 		case isMissing(err):
 			return hypervisor.NoVolume(filepath.Base(want), p.pool.Name)
 		case err != nil:
-			return notPlain(p, err)
+			return translateReadError(p, err)
 		case d.FileFormat() != "qcow2":
 			return refuse("Disk %d (%s) is a raw file, so the disk cannot have snapshots.", i+1, d.Volume)
 		case f.Format != "qcow2" || f.Encrypted:
@@ -238,7 +238,7 @@ func (w *snapshotJob) check(ctx context.Context, s seen) error {
 	}
 	for _, a := range w.tree.Active {
 		if !hasRef(s.applied.Spec, a.Disk) {
-			return hypervisor.DiskGone(a.Disk.Volume)
+			return hypervisor.RefuseRevertWithoutDisk(a.Disk.Volume)
 		}
 	}
 	for i := range s.kept.Devices.Disks {
@@ -246,7 +246,7 @@ func (w *snapshotJob) check(ctx context.Context, s seen) error {
 		if name := physicalOf(d); name != "" {
 			return refuse("The VM has the physical disk %s. Physical disks cannot have snapshots.", name)
 		}
-		if d.Device != "cdrom" && d.Device != "floppy" && !isOurs(d.Alias, aliasDisk) && aliasOf(d.Alias) != aliasFirstBoot {
+		if d.Device != "cdrom" && d.Device != "floppy" && !hasAliasPrefix(d.Alias, aliasDisk) && aliasOf(d.Alias) != aliasFirstBoot {
 			return refuse("Somebody attached the disk %s on the host. Quantix does not manage this disk. Detach the disk first.", targetOf(d))
 		}
 	}
@@ -255,7 +255,7 @@ func (w *snapshotJob) check(ctx context.Context, s seen) error {
 
 // checkForeignState refuses while the domain has snapshots of libvirt, backup checkpoints or a saved memory image,
 // which depend on the current disks.
-func (w *snapshotJob) checkForeignState(ctx context.Context, s seen) error {
+func (w *snapshotJob) checkForeignState(ctx context.Context, s moveState) error {
 	others, err := othersOf(ctx, w.c, s.ref)
 	if err != nil {
 		return err
@@ -293,7 +293,7 @@ func othersOf(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, err
 
 // redefine sets the inactive definition's disks to the files that the VM writes to.
 func (w *snapshotJob) redefine(ctx context.Context, next []hypervisor.SnapLayer) error {
-	s, err := w.see(ctx)
+	s, err := w.readState(ctx)
 	if err != nil {
 		return err
 	}
@@ -301,7 +301,7 @@ func (w *snapshotJob) redefine(ctx context.Context, next []hypervisor.SnapLayer)
 	for _, n := range next {
 		d := diskOf(s.kept, n.Disk)
 		if d == nil {
-			return hypervisor.DiskGone(n.Disk.Volume)
+			return hypervisor.RefuseRevertWithoutDisk(n.Disk.Volume)
 		}
 		if pathOf(d) == n.File && d.BackingStore == nil {
 			continue
@@ -312,8 +312,8 @@ func (w *snapshotJob) redefine(ctx context.Context, next []hypervisor.SnapLayer)
 	if !changed {
 		return nil
 	}
-	defer w.domains.forget(s.ref.UUID)
-	return (&moving{Backend: w.Backend, c: w.c}).define(ctx, s.kept)
+	defer w.domains.invalidate(s.ref.UUID)
+	return (&diskMove{Backend: w.Backend, c: w.c}).define(ctx, s.kept)
 }
 
 // setFile sets the disk's file and removes the backing chain, because libvirt reads the chain from the file's header.
@@ -323,7 +323,7 @@ func setFile(d *libvirtxml.DomainDisk, file string) {
 }
 
 // settle finishes or undoes a job that was interrupted, including an earlier attempt of this job.
-func (w *snapshotJob) settle(ctx context.Context) error {
+func (w *snapshotJob) settleUnfinished(ctx context.Context) error {
 	note := w.tree.Work
 	if note == nil {
 		return nil
@@ -334,7 +334,7 @@ func (w *snapshotJob) settle(ctx context.Context) error {
 		return w.settleTake(ctx, note)
 	case hypervisor.SnapRevert:
 		return w.settleRevert(ctx, note)
-	case hypervisor.SnapMerges:
+	case hypervisor.SnapMergeKind:
 		return w.settleMerge(ctx, note)
 	}
 	return fleet.Errorf(fleet.Conflict, "A newer agent has started a snapshot job that this agent does not know. Upgrade this agent.")
@@ -342,6 +342,6 @@ func (w *snapshotJob) settle(ctx context.Context) error {
 
 // interrupted reports whether err comes from an interruption and not from a refusal. After an interruption everything
 // stays unchanged, because the job is retried.
-func interrupted(ctx context.Context, err error) bool {
+func isInterrupted(ctx context.Context, err error) bool {
 	return errors.Is(err, hypervisor.ErrAway) || ctx.Err() != nil
 }

@@ -22,11 +22,11 @@ func (w *snapshotJob) take(ctx context.Context) error {
 	if n := w.tree.Node(o.ID); n != nil {
 		return fleet.Errorf(fleet.Conflict, "The host already has this snapshot.")
 	}
-	s, err := w.see(ctx)
+	s, err := w.readState(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.check(ctx, s); err != nil {
+	if err := w.checkManaged(ctx, s); err != nil {
 		return err
 	}
 	switch {
@@ -35,7 +35,7 @@ func (w *snapshotJob) take(ctx context.Context) error {
 	case len(w.tree.Nodes) >= fleet.MaxSnapshots:
 		return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, which is the maximum. Delete a snapshot first.", fleet.MaxSnapshots)
 	}
-	node, next := w.tree.Plan(w.in, s.applied.Spec, w.at)
+	node, next := w.tree.PlanSnapshot(w.in, s.applied.Spec, w.ownVolumePath)
 	on := s.live != nil
 	node.Running, node.Domain = on, s.ref.Name
 	node.Paused = on && golibvirt.DomainState(s.state) == golibvirt.DomainPaused
@@ -45,8 +45,8 @@ func (w *snapshotJob) take(ctx context.Context) error {
 		node.Seed = s.live.seed
 	}
 	switch {
-	case on && o.Memory && s.live.parts.NoMemorySnapshot() != "":
-		return fleet.Errorf(fleet.Conflict, "%s", s.live.parts.NoMemorySnapshot())
+	case on && o.Memory && s.live.parts.WhyNoMemorySnapshot() != "":
+		return fleet.Errorf(fleet.Conflict, "%s", s.live.parts.WhyNoMemorySnapshot())
 	case on && o.Memory && golibvirt.DomainState(s.state) != golibvirt.DomainRunning && !node.Paused:
 		return fleet.Errorf(fleet.Conflict, "The guest is neither running nor paused, so its memory cannot be saved now. Try again, or take a snapshot without memory.")
 	case on && !o.Memory:
@@ -56,13 +56,13 @@ func (w *snapshotJob) take(ctx context.Context) error {
 	}
 	for _, n := range append(next, hypervisor.SnapLayer{File: node.Memory}) {
 		if there, err := fileExists(ctx, n.File); n.File != "" && (err != nil || there) {
-			return cmpErr(err, fleet.Errorf(fleet.Conflict, "The file %s already exists. The file was not changed. Try again.", n.File))
+			return firstError(err, fleet.Errorf(fleet.Conflict, "The file %s already exists. The file was not changed. Try again.", n.File))
 		}
 	}
 	if err := w.checkSpace(ctx, s, node, next); err != nil {
 		return err
 	}
-	w.tree.Work = &hypervisor.SnapNote{Job: w.in.Job, Kind: hypervisor.SnapTake, Node: &node, New: next}
+	w.tree.Work = &hypervisor.SnapOperation{Job: w.in.Job, Kind: hypervisor.SnapTake, Node: &node, New: next}
 	if err := w.save(); err != nil {
 		return fmt.Errorf("nothing was done, because the host cannot record the start of the job: %w", err)
 	}
@@ -73,30 +73,30 @@ func (w *snapshotJob) take(ctx context.Context) error {
 		err = w.takeOffline(ctx)
 	}
 	if err != nil {
-		if interrupted(ctx, err) {
+		if isInterrupted(ctx, err) {
 			return err
 		}
-		return w.undoTake(ctx, outOfSnapRoom(filepath.Dir(next[0].File), err))
+		return w.undoTake(ctx, translateNoSnapshotSpace(filepath.Dir(next[0].File), err))
 	}
 	w.in.Progress(80, "saving the firmware's variables")
 	return w.finishTake(ctx)
 }
 
 // spareRoom is the free space required beyond the estimate, in bytes.
-const spareRoom = 64 << 20
+const spareBytes = 64 << 20
 
 // checkSpace checks that the pools have space for the memory file and for the start of each new overlay. The memory
 // file is in the pool of the first disk.
-func (w *snapshotJob) checkSpace(ctx context.Context, s seen, node hypervisor.SnapNode, next []hypervisor.SnapLayer) error {
+func (w *snapshotJob) checkSpace(ctx context.Context, s moveState, node hypervisor.SnapNode, next []hypervisor.SnapLayer) error {
 	need := map[string]int64{}
 	for _, n := range next {
 		need[filepath.Dir(n.File)] += 1 << 20
 	}
 	if node.Memory != "" {
-		need[filepath.Dir(node.Memory)] += int64(s.live.memoryMiB)<<20 + spareRoom
+		need[filepath.Dir(node.Memory)] += int64(s.live.memoryMiB)<<20 + spareBytes
 	}
 	for dir, bytes := range need {
-		if err := fits(ctx, dir, bytes, "the snapshot"); err != nil {
+		if err := checkFreeSpace(ctx, dir, bytes, "the snapshot"); err != nil {
 			return err
 		}
 	}
@@ -105,8 +105,8 @@ func (w *snapshotJob) checkSpace(ctx context.Context, s seen, node hypervisor.Sn
 
 // fits returns an error if the directory's file system has fewer free bytes than bytes. what names the user of the
 // space in the error.
-func fits(ctx context.Context, dir string, bytes int64, what string) error {
-	free, err := bounded(ctx, func() (int64, error) {
+func checkFreeSpace(ctx context.Context, dir string, bytes int64, what string) error {
+	free, err := withinLookPatience(ctx, func() (int64, error) {
 		f, err := os.Open(dir)
 		if err != nil {
 			return 0, err
@@ -121,7 +121,7 @@ func fits(ctx context.Context, dir string, bytes int64, what string) error {
 }
 
 // outOfSnapRoom replaces an out-of-space error by an error that says what to do.
-func outOfSnapRoom(dir string, err error) error {
+func translateNoSnapshotSpace(dir string, err error) error {
 	if !isFull(err) {
 		return err
 	}
@@ -139,7 +139,7 @@ func (w *snapshotJob) takeOffline(ctx context.Context) error {
 
 // takeLive takes the snapshot through libvirt without libvirt's snapshot metadata. It pauses the guest first, so that
 // the UEFI variables and TPM state copied later are from the same moment.
-func (w *snapshotJob) takeLive(ctx context.Context, s seen) error {
+func (w *snapshotJob) takeLive(ctx context.Context, s moveState) error {
 	note := w.tree.Work
 	if w.in.Order.Quiesce && note.Node.Memory == "" && !note.Node.Paused {
 		note.Frozen = true
@@ -148,7 +148,7 @@ func (w *snapshotJob) takeLive(ctx context.Context, s seen) error {
 		}
 		w.in.Progress(10, "freezing the guest's file systems")
 		if err := w.freeze(ctx, s.ref); err != nil {
-			if interrupted(ctx, err) {
+			if isInterrupted(ctx, err) {
 				return err
 			}
 			note.Frozen = false
@@ -169,7 +169,7 @@ func (w *snapshotJob) takeLive(ctx context.Context, s seen) error {
 		}
 	}
 	w.in.Progress(20, "saving the guest's current state")
-	live, err := w.running(ctx, s)
+	live, err := w.runningDefinition(ctx, s)
 	if err == nil && live == nil {
 		err = fleet.Errorf(fleet.Conflict, "The guest ended during the snapshot. Try again.")
 	}
@@ -211,13 +211,13 @@ func (w *snapshotJob) onOwnConn(ctx context.Context, f func(*golibvirt.Libvirt) 
 	if err != nil {
 		return err
 	}
-	defer c.hangUp()
+	defer c.disconnect()
 	return c.do(ctx, f)
 }
 
 // snapshotXML returns libvirt's snapshot definition. The definition lists each disk of the guest, because libvirt would
 // create an overlay for an unlisted disk.
-func snapshotXML(live *libvirtxml.Domain, note hypervisor.SnapNote) (string, error) {
+func snapshotXML(live *libvirtxml.Domain, note hypervisor.SnapOperation) (string, error) {
 	x := libvirtxml.DomainSnapshot{Name: "quantix-" + string(note.Node.ID), Disks: &libvirtxml.DomainSnapshotDisks{}}
 	if note.Node.Memory != "" {
 		x.Memory = &libvirtxml.DomainSnapshotMemory{Snapshot: "external", File: note.Node.Memory}
@@ -243,12 +243,12 @@ func snapshotXML(live *libvirtxml.Domain, note hypervisor.SnapNote) (string, err
 // guest and adds the snapshot to the tree.
 func (w *snapshotJob) finishTake(ctx context.Context) error {
 	note := w.tree.Work
-	s, err := w.see(ctx)
+	s, err := w.readState(ctx)
 	if err != nil {
 		return err
 	}
 	state := filepath.Join(snapHome(w.in.VM.ID), string(note.Node.ID))
-	kept, err := bounded(ctx, func() (bool, error) { return saveState(s.kept, state) })
+	kept, err := withinLookPatience(ctx, func() (bool, error) { return saveState(s.kept, state) })
 	if err != nil {
 		// The disks already use the new overlays, and only a stopped guest could switch back. A snapshot without the
 		// copies is still usable.
@@ -266,14 +266,14 @@ func (w *snapshotJob) finishTake(ctx context.Context) error {
 		return err
 	}
 	note.Node.At = time.Now().UTC().Truncate(time.Second)
-	w.tree.Took(*note.Node, note.New)
-	measure(w.tree)
+	w.tree.AddSnapshot(*note.Node, note.New)
+	measureLayers(w.tree)
 	w.tree.Finish(note.Job)
 	return w.save()
 }
 
 // resumeGuest resumes and thaws a guest that this job paused or froze.
-func (w *snapshotJob) resumeGuest(ctx context.Context, s seen, note *hypervisor.SnapNote) error {
+func (w *snapshotJob) resumeGuest(ctx context.Context, s moveState, note *hypervisor.SnapOperation) error {
 	if note.Resume && s.live != nil && golibvirt.DomainState(s.state) == golibvirt.DomainPaused {
 		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainResume(s.ref) }); err != nil && !is(err, golibvirt.ErrOperationInvalid) {
 			return err
@@ -308,12 +308,12 @@ func (w *snapshotJob) undoTake(ctx context.Context, why error) error {
 }
 
 // settleTake finishes an interrupted snapshot job. The files of the domain's disks show whether the snapshot was taken.
-func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapNote) error {
-	s, err := w.see(ctx)
+func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapOperation) error {
+	s, err := w.readState(ctx)
 	if err != nil {
 		return err
 	}
-	live, err := w.running(ctx, s)
+	live, err := w.runningDefinition(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -321,7 +321,7 @@ func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapNote)
 	if now == nil {
 		now = s.kept
 	}
-	all, none := usesAll(now, note.New)
+	all, none := compareLayers(now, note.New)
 	if all {
 		return w.finishTake(ctx)
 	}
@@ -329,7 +329,7 @@ func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapNote)
 		return fleet.Errorf(fleet.Conflict, "Only some of the VM's disks use the files of an interrupted snapshot. Merge those files on the host (virsh blockcommit), and try again.")
 	}
 	for _, n := range note.New {
-		open, err := bounded(ctx, func() (bool, error) { return openByQEMU(n.File) })
+		open, err := withinLookPatience(ctx, func() (bool, error) { return openByQEMU(n.File) })
 		if err != nil && !isMissing(err) {
 			return err
 		}

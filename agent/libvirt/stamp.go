@@ -29,7 +29,7 @@ func (v volumeID) stamp() string {
 // like compares the file with an earlier stamp. same reports that inode, length and modification time are equal.
 // touched reports that the inode change time differs; it is false for a stamp of an older agent, which has no inode
 // change time.
-func (v volumeID) like(stamp string) (same, touched bool) {
+func (v volumeID) compareStamp(stamp string) (same, touched bool) {
 	core, changed, recorded := stamp, "", false
 	if fields := strings.Fields(stamp); len(fields) == 4 {
 		core, changed, recorded = strings.Join(fields[:3], " "), fields[3], true
@@ -49,8 +49,8 @@ func identifyVolume(path string) volumeID {
 // addChecksum adds the recorded checksum to the volume if the file is unchanged. libvirt changes the owner of files
 // that VMs use, which is harmless. If the inode of an unused file changed, somebody may have changed the content and
 // then the times, so the checksum counts as unknown.
-func addChecksum(v *fleet.Volume, h hypervisor.Hashed, id volumeID) {
-	same, touched := id.like(h.Stamp)
+func addChecksum(v *fleet.Volume, h hypervisor.VolumeChecksum, id volumeID) {
+	same, touched := id.compareStamp(h.Stamp)
 	if !same || !touched || len(v.UsedBy) > 0 || len(v.InDrive) > 0 {
 		h.Report(v, same)
 	}

@@ -16,32 +16,32 @@ import (
 
 // status returns the domain's status. It smooths the sizes with steady, so that small fluctuations do not change the
 // status.
-func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
-	hw := s.now()
+func (s observedDomain) status(sizes map[string]diskSize, addresses nicAddresses) fleet.VMStatus {
+	hw := s.currentHardware()
 	st := fleet.VMStatus{CPUs: hw.cpus, MemoryMiB: hw.memoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}
 	st.Power, st.Reason = power(s.state, s.reason)
 	st.Launch = s.launch
 	if s.live != nil {
-		if st.MaxMemory = hw.max.memoryMiB; takesCPUs(s.accelerator, hw.parts.Security.SecureBoot) {
+		if st.MaxMemory = hw.max.memoryMiB; supportsCPUHotPlug(s.accelerator, hw.parts.Security.SecureBoot) {
 			st.MaxCPUs = hw.max.cpus
 		}
-		st.MinCPUs, st.Modules, st.PendingUnplug = hw.leastCPUs, hw.modules, s.heldBack
-		if s.ours && s.pending() != "" {
+		st.MinCPUs, st.Modules, st.PendingUnplug = hw.minCPUs, hw.modules, s.pendingUnplugs
+		if s.managed && s.pendingName() != "" {
 			st.NextBoot = []string{"name"}
 		}
-		st.NextBoot = append(st.NextBoot, nextBoot(*s.live, s.kept)...)
+		st.NextBoot = append(st.NextBoot, nextBoot(*s.live, s.persistent)...)
 	}
-	if s.ours {
+	if s.managed {
 		st.Drift = s.drift
 		var now *fleet.VMSpec
 		if s.applied != nil {
 			now = &s.applied.Spec
-			st.BalloonMiB = s.left()
+			st.BalloonMiB = s.balloonMiB()
 			st.Policy, st.Checks = s.applied.Spec.Policy, s.applied.Spec.Health
 		}
-		st.Snapshots = s.tree.Reported(now, s.others, s.overlaidBy())
-		if s.noTree != "" {
-			st.Snapshots = &fleet.SnapshotTree{Unfinished: s.noTree, Others: s.others}
+		st.Snapshots = s.tree.Status(now, s.others, s.unmanagedOverlays())
+		if s.whyNoSnapshots != "" {
+			st.Snapshots = &fleet.SnapshotTree{Unfinished: s.whyNoSnapshots, Others: s.others}
 		}
 		if s.applied != nil && s.applied.Name != s.ref.Name {
 			st.Domain = s.ref.Name
@@ -50,7 +50,7 @@ func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 	for _, d := range hw.disks {
 		z := sizes[d.path]
 		state := fleet.DiskState{Target: d.target, Path: d.path, SizeBytes: z.bytes, AllocBytes: z.alloc}
-		if k := slices.IndexFunc(s.spec, func(v specDisk) bool { return v.isDrive(d) }); k >= 0 && z.is == fileThere {
+		if k := slices.IndexFunc(s.spec, func(v specDisk) bool { return v.matchesDrive(d) }); k >= 0 && z.presence == filePresent {
 			state.Volume = s.spec[k].volume()
 		}
 		st.Disks = append(st.Disks, state)
@@ -58,7 +58,7 @@ func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 	for _, n := range hw.nics {
 		nic := fleet.NICState{MAC: n.mac, Source: n.source, Filter: n.filter}
 		if s.live != nil {
-			nic.Seen, nic.Addresses = addresses[n.mac], plain(addresses[n.mac])
+			nic.Seen, nic.Addresses = addresses[n.mac], addressIPs(addresses[n.mac])
 		}
 		st.NICs = append(st.NICs, nic)
 	}
@@ -108,7 +108,7 @@ const stepBytes = 64 << 20
 
 // steady returns the value to report. It returns reported until newest differs from it by stepBytes, or by a thousandth
 // of total if that is more.
-func steady(reported, newest, total int64) int64 {
+func smoothSize(reported, newest, total int64) int64 {
 	diff := newest - reported
 	if diff < 0 {
 		diff = -diff

@@ -17,30 +17,30 @@ import (
 
 // held is a file that a domain uses as a disk or in a disk's backing chain. The medium in a drive does not count,
 // because the guest only reads it.
-type held struct {
+type diskFile struct {
 	path   string // or "volume:pool/name"
 	opaque bool   // raw: the file's content is guest data and names no other files
-	part   bool   // in a disk's backing chain
+	inChain   bool   // in a disk's backing chain
 	shared bool   // the definition lets other domains write to the file
 }
 
 // use returns how the domain uses the file.
-func (h held) use() usage {
-	if h.part {
+func (h diskFile) fileUsage() usage {
+	if h.inChain {
 		return usedAsBacking
 	}
 	return usedAsDisk
 }
 
 // heldBy returns the files that the definition names for one disk.
-func heldBy(d *libvirtxml.DomainDisk) []held {
-	if d.Device == "cdrom" || isOurs(d.Alias, aliasDrive) { // an unmanaged floppy is writable, so it counts
+func diskFilesOf(d *libvirtxml.DomainDisk) []diskFile {
+	if d.Device == "cdrom" || hasAliasPrefix(d.Alias, aliasDrive) { // an unmanaged floppy is writable, so it counts
 		return nil
 	}
-	var out []held
+	var out []diskFile
 	add := func(s *libvirtxml.DomainDiskSource, format string, part bool) {
 		if path := sourcePath(s); path != "" {
-			out = append(out, held{path: path, opaque: format == "raw", part: part, shared: !part && d.Shareable != nil})
+			out = append(out, diskFile{path: path, opaque: format == "raw", inChain: part, shared: !part && d.Shareable != nil})
 		}
 	}
 	chain := func(b *libvirtxml.DomainDiskBackingStore) {
@@ -95,31 +95,31 @@ type fileUsers struct {
 
 // fileWatches caches facts about files between reports.
 type fileWatches struct {
-	chains  byDir[[]fileID] // of the domains' disks and media
-	volumes byDir[volumeID] // of the pools' volumes
-	bases   byDir[[]fileID] // backing chains of volumes, without the volumes themselves
+	chains  dirCache[[]fileID] // of the domains' disks and media
+	volumes dirCache[volumeID] // of the pools' volumes
+	bases   dirCache[[]fileID] // backing chains of volumes, without the volumes themselves
 	pools   watch[poolDirs]
 }
 
 // usersOf returns the files that the domains use. It finds a file under every path that a definition may use for it.
-func (b *Backend) usersOf(ctx context.Context, how recency, all []sighted) fileUsers {
+func (b *Backend) usersOf(ctx context.Context, how recency, all []observedDomain) fileUsers {
 	type use struct {
-		held
+		diskFile
 		fileUser
 	}
 	var uses []use
 	opaque := map[string]bool{}
 	dirs := b.dirsOfPools(ctx, how, all)
 	for _, s := range all {
-		disks := s.held()
+		disks := s.diskFiles()
 		for _, f := range s.files() {
-			if !slices.ContainsFunc(disks, func(h held) bool { return h.path == f }) {
-				uses = append(uses, use{held{path: dirs.path(f), opaque: true}, fileUser{id: s.id, name: s.ref.Name, usage: usedAsMedium}})
+			if !slices.ContainsFunc(disks, func(h diskFile) bool { return h.path == f }) {
+				uses = append(uses, use{diskFile{path: dirs.path(f), opaque: true}, fileUser{id: s.id, name: s.ref.Name, usage: usedAsMedium}})
 			}
 		}
 		for _, h := range disks {
 			h.path = dirs.path(h.path)
-			uses = append(uses, use{h, fileUser{s.id, s.ref.Name, h.use(), h.shared}})
+			uses = append(uses, use{h, fileUser{s.id, s.ref.Name, h.fileUsage(), h.shared}})
 		}
 	}
 	paths := make([]string, len(uses))
@@ -156,21 +156,21 @@ func (u fileUsers) of(pool, volume, path string, id fileID) []fileUser {
 }
 
 // id reads the file's identity without the cache, because a cached identity may belong to an earlier file.
-func (p place) id(ctx context.Context) (fileID, error) {
+func (p localVolume) id(ctx context.Context) (fileID, error) {
 	if !filepath.IsAbs(p.path()) {
 		return fileID{}, nil
 	}
-	return within(ctx, func() (fileID, error) { return identify(p.path()), nil })
+	return within(ctx, func() (fileID, error) { return fileIDAt(p.path()), nil })
 }
 
 // userOf returns the name of a domain other than except that uses the file. It is empty if there is none. It ignores
 // domains that share an existing shareable disk, and overlays that an administrator created on a disk of except.
-func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, p place) (string, error) {
+func (b *Backend) userOf(ctx context.Context, all []observedDomain, except fleet.VMID, p localVolume) (string, error) {
 	id, err := p.id(ctx)
 	if err != nil {
 		return "", err
 	}
-	users := b.usersOf(ctx, fresh, all).of(p.pool.Name, p.volume, p.path(), id)
+	users := b.usersOf(ctx, decisionRecency, all).of(p.pool.Name, p.volume, p.path(), id)
 	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.usage == usedAsDisk })
 	for _, u := range users {
 		if u.id == except || mine && u.usage == usedAsBacking || p.shared && u.shared && u.usage == usedAsDisk {
@@ -183,11 +183,11 @@ func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, 
 
 // checkNoDisk refuses a file that is a domain's disk or in a disk's backing chain, because the content belongs to that
 // guest.
-func (a *applying) checkNoDisk(ctx context.Context, p place) error { return a.checkRead(ctx, p, false) }
+func (a *applying) checkNoDisk(ctx context.Context, p localVolume) error { return a.checkRead(ctx, p, false) }
 
 // checkRead is checkNoDisk but, if library is set, accepts an image that backs disks: library images are read-only and
 // may back disks.
-func (a *applying) checkRead(ctx context.Context, p place, library bool) error {
+func (a *applying) checkRead(ctx context.Context, p localVolume, library bool) error {
 	all, err := a.inventory(ctx, a.c)
 	if err != nil {
 		return err
@@ -196,23 +196,23 @@ func (a *applying) checkRead(ctx context.Context, p place, library bool) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(a.usersOf(ctx, fresh, all).of(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool { return u.usage == usedAsDisk || u.usage == usedAsBacking && !library }) {
+	if slices.ContainsFunc(a.usersOf(ctx, decisionRecency, all).of(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool { return u.usage == usedAsDisk || u.usage == usedAsBacking && !library }) {
 		return fleet.Errorf(fleet.Conflict, "The volume %s is used by a disk of a VM on this host, so the volume can be neither cloned nor inserted into a drive. Choose a volume that no VM uses.", p.volume)
 	}
 	return nil
 }
 
 // markUsers sets the users and the modification times of the volumes.
-func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.PoolReport, hashed map[fleet.Volref]hypervisor.Hashed) {
+func (b *Backend) markUsers(ctx context.Context, all []observedDomain, pools []wire.PoolReport, hashed map[fleet.Volref]hypervisor.VolumeChecksum) {
 	var paths []string
 	for _, p := range pools {
 		for _, v := range p.Status.Volumes {
 			paths = append(paths, v.Path)
 		}
 	}
-	ids := b.files.volumes.read(ctx, recent, paths, identifyVolume)
+	ids := b.files.volumes.read(ctx, reportRecency, paths, identifyVolume)
 	b.files.volumes.keepOnly(paths)
-	users := b.usersOf(ctx, recent, all)
+	users := b.usersOf(ctx, reportRecency, all)
 	for i := range pools {
 		volumes := slices.Clone(pools[i].Status.Volumes) // the pool's cache keeps the original slice
 		for k := range volumes {
@@ -246,7 +246,7 @@ func (b *Backend) basesOf(ctx context.Context, pools []wire.PoolReport) map[file
 			}
 		}
 	}
-	chains := b.files.bases.read(ctx, recent, paths, func(path string) []fileID { return chainOf(path, false) })
+	chains := b.files.bases.read(ctx, reportRecency, paths, func(path string) []fileID { return chainOf(path, false) })
 	b.files.bases.keepOnly(paths)
 	out := map[fileID][]string{}
 	for _, path := range paths {
@@ -270,19 +270,19 @@ func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time
 	}
 	for _, id := range v.UsedBy {
 		if !slices.ContainsFunc(users, func(u fileUser) bool { return u.id == id && u.usage == usedAsDisk }) {
-			v.StoodOn = append(v.StoodOn, id)
+			v.BackingUsers = append(v.BackingUsers, id)
 		}
 	}
 	slices.Sort(v.UsedBy)
-	slices.Sort(v.StoodOn)
+	slices.Sort(v.BackingUsers)
 	slices.Sort(v.InDrive)
 	slices.Sort(bases)
-	v.StoodOn = slices.DeleteFunc(v.StoodOn, func(id fleet.VMID) bool { i := slices.Index(v.UsedBy, id); return i < 0 || i >= fleet.MaxUsers })
+	v.BackingUsers = slices.DeleteFunc(v.BackingUsers, func(id fleet.VMID) bool { i := slices.Index(v.UsedBy, id); return i < 0 || i >= fleet.MaxUsers })
 	v.UsedBy, v.InDrive, v.BaseOf = v.UsedBy[:min(len(v.UsedBy), fleet.MaxUsers)], v.InDrive[:min(len(v.InDrive), fleet.MaxUsers)], bases[:min(len(bases), fleet.MaxUsers)]
 	if len(v.UsedBy) > 0 {
-		v.Unsound = "" // a guest may be writing to the file
+		v.NotImageReason = "" // a guest may be writing to the file
 	}
-	if at := modified.UTC().Truncate(fleet.ModifiedTo); !modified.IsZero() && len(v.UsedBy) == 0 {
+	if at := modified.UTC().Truncate(fleet.ModifiedResolution); !modified.IsZero() && len(v.UsedBy) == 0 {
 		v.ModifiedAt = &at
 	}
 }
@@ -307,7 +307,7 @@ func (d poolDir) of(volume string) string {
 	case d.path == "":
 		return ""
 	case d.blocks != nil:
-		if below := d.blocks.below(volume); below != "" {
+		if below := d.blocks.suffixOf(volume); below != "" {
 			return d.path + below
 		}
 		return ""
@@ -338,8 +338,8 @@ func (d poolDirs) unknown(path string) string {
 
 // dirsOfPools reads the pools from libvirt only if a domain names a disk by pool and volume. It does not wait for
 // hanging storage.
-func (b *Backend) dirsOfPools(ctx context.Context, how recency, all []sighted) poolDirs {
-	if !slices.ContainsFunc(all, func(s sighted) bool {
+func (b *Backend) dirsOfPools(ctx context.Context, how recency, all []observedDomain) poolDirs {
+	if !slices.ContainsFunc(all, func(s observedDomain) bool {
 		return slices.ContainsFunc(s.files(), func(f string) bool { return strings.HasPrefix(f, volumePrefix) })
 	}) {
 		return nil
@@ -352,7 +352,7 @@ func (b *Backend) dirsOfPools(ctx context.Context, how recency, all []sighted) p
 		if err != nil {
 			return nil, err
 		}
-		defer c.hangUp()
+		defer c.disconnect()
 		return call(b.life, c, listPoolDirs)
 	}).value
 }
@@ -360,7 +360,7 @@ func (b *Backend) dirsOfPools(ctx context.Context, how recency, all []sighted) p
 // poolDirOf returns the directory or address prefix in libvirt's definition of a pool.
 func poolDirOf(x libvirtxml.StoragePool) poolDir {
 	if kind := blocksOfType(x.Type); kind != nil {
-		return poolDir{kind.base(x), kind}
+		return poolDir{kind.prefix(x), kind}
 	}
 	if x.Target != nil {
 		return poolDir{path: x.Target.Path}

@@ -17,7 +17,7 @@ import (
 )
 
 // stranger defines a domain without Quantix metadata that has these disks. The test's cleanup undefines it.
-func stranger(t *testing.T, disks string) fleet.VMID {
+func defineUnmanaged(t *testing.T, disks string) fleet.VMID {
 	t.Helper()
 	name := "stranger-" + string(fleet.NewID[fleet.VMID]())
 	xml := filepath.Join(t.TempDir(), "domain.xml")
@@ -81,10 +81,10 @@ func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 	addImage(t, f.pool, conformance.Image{Name: "free", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 	addImage(t, f.pool, conformance.Image{Name: "named-by-a-guest", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 	run(t, "qemu-img", "create", "-f", "qcow2", "-b", at("named-by-a-guest"), "-F", "qcow2", fake)
-	stranger(t, fileDisk(fake, "raw"))
+	defineUnmanaged(t, fileDisk(fake, "raw"))
 	for how, disks := range ways {
 		addImage(t, f.pool, conformance.Image{Name: how, Kind: conformance.Qcow2, SizeBytes: 4 << 20})
-		want[how] = []fleet.VMID{stranger(t, disks(how))}
+		want[how] = []fleet.VMID{defineUnmanaged(t, disks(how))}
 	}
 	f.ok(f.ApplyPool(t.Context(), f.pool)) // refreshes the pool
 	seen := 0
@@ -105,7 +105,7 @@ func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 		d := f.disk("clone-of-" + how)
 		d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: how}
 		vm.Spec.Disks = []fleet.Disk{d}
-		err := f.ApplyVM(t.Context(), order(vm, f.pool))
+		err := f.ApplyVM(t.Context(), applyJob(vm, f.pool))
 		if taken := ways[how] != nil; taken != (fleet.CodeOf(err) == fleet.Conflict) {
 			t.Errorf("%s: clone: %v", how, err)
 		}
@@ -114,7 +114,7 @@ func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 		if how == "free" || how == "named-by-a-guest" {
 			continue
 		}
-		if err := f.ApplyVM(t.Context(), order(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "in use") {
+		if err := f.ApplyVM(t.Context(), applyJob(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "in use") {
 			t.Errorf("%s: given to a second VM: %v", how, err)
 		}
 	}
@@ -129,7 +129,7 @@ func TestForeignOverlayDoesNotBlockEdit(t *testing.T) {
 	f.apply(vm)
 	overlay := filepath.Join(t.TempDir(), "overlay")
 	run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(f.pool.Spec.Path, "base"), "-F", "qcow2", overlay)
-	stranger(t, fileDisk(overlay, "qcow2"))
+	defineUnmanaged(t, fileDisk(overlay, "qcow2"))
 	vm.Generation, vm.Spec.CPUs = 2, 2
 	f.apply(vm)
 }
@@ -146,7 +146,7 @@ func TestSymlinkInPoolNotCloned(t *testing.T) {
 	d := f.disk("clone")
 	d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: "linked.raw"}
 	vm.Spec.Disks = []fleet.Disk{d}
-	if err := f.ApplyVM(t.Context(), order(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "plain file") {
+	if err := f.ApplyVM(t.Context(), applyJob(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "plain file") {
 		t.Errorf("clone of a symbolic link: %v", err)
 	}
 }
@@ -159,7 +159,7 @@ func TestDeleteUsesCurrentFileUsers(t *testing.T) {
 		t.Helper()
 		vm := f.vm()
 		vm.Spec.Disks = []fleet.Disk{f.disk(volume)}
-		f.ok(f.ApplyVM(t.Context(), order(vm, f.pool)))
+		f.ok(f.ApplyVM(t.Context(), applyJob(vm, f.pool)))
 		return vm
 	}
 	keeper, other, third := made("keeper.qcow2"), made("other.qcow2"), made("third.qcow2")

@@ -60,7 +60,7 @@ func unmount(t *testing.T, dir string) {
 }
 
 // change edits a VM with virsh, as an administrator does.
-func change(t *testing.T, vm fleet.VMID, c conformance.Change) {
+func editVM(t *testing.T, vm fleet.VMID, c conformance.Change) {
 	t.Helper()
 	id := string(vm)
 	if c.CPUs > 0 {
@@ -77,7 +77,7 @@ func change(t *testing.T, vm fleet.VMID, c conformance.Change) {
 		virsh(t, "detach-disk", id, c.Detach, "--config")
 	}
 	if c.FirstBoot {
-		takeSeed(t, id)
+		removeDefinedSeed(t, id)
 	}
 	if c.Network != "" {
 		edit(t, id, "<source network='default'/>", "<source network='"+c.Network+"'/>")

@@ -23,18 +23,18 @@ import (
 const partialSuffix = fleet.PartialSuffix
 
 // place is a volume of a pool on this host.
-type place struct {
+type localVolume struct {
 	pool   fleet.Pool
 	volume string
 	number int    // number of the disk among the VM's disks, from 1
 	size   int64  // requested size in bytes; 0: the image's size
-	image  *place // the image to clone
+	image  *localVolume // the image to clone
 
 	format   string // of the disk's file: see fleet.Disk.FileFormat
 	existing bool   // the volume existed before the VM: Quantix never creates, changes or deletes it
 	shared   bool   // other VMs may use the volume, too
 	secret   bool   // the volume is encrypted
-	library  bool   // the image is in the library, so it may back other disks, too
+	inLibrary  bool   // the image is in the library, so it may back other disks, too
 	overlay  bool   // the disk is an overlay of the image
 
 	noImage error // why the image is unavailable on this host; matters only until the disk is created
@@ -42,7 +42,7 @@ type place struct {
 
 // path returns the volume's file. For a block pool it returns the volume's address, which is an absolute path only for
 // a device.
-func (p place) path() string {
+func (p localVolume) path() string {
 	if kind := blocksOf(p.pool.Spec); kind != nil {
 		return kind.address(p.pool, p.volume)
 	}
@@ -50,24 +50,24 @@ func (p place) path() string {
 }
 
 // block reports whether the volume is in a block pool.
-func (p place) block() bool { return blocksOf(p.pool.Spec) != nil }
+func (p localVolume) block() bool { return blocksOf(p.pool.Spec) != nil }
 
-func (p place) ref() fleet.Volref { return fleet.Volref{PoolID: p.pool.ID, Volume: p.volume} }
+func (p localVolume) ref() fleet.Volref { return fleet.Volref{PoolID: p.pool.ID, Volume: p.volume} }
 
 // partial returns the place with the unfinished name.
-func (p place) partial() place { return place{pool: p.pool, volume: p.volume + partialSuffix} }
+func (p localVolume) partial() localVolume { return localVolume{pool: p.pool, volume: p.volume + partialSuffix} }
 
 // placeOf returns the place of a volume. It fails if the volume's name is invalid or the volume's pool is not in pools.
-func placeOf(ref fleet.Volref, pools []fleet.Pool) (place, error) {
+func localVolumeOf(ref fleet.Volref, pools []fleet.Pool) (localVolume, error) {
 	if ref.Volume == "" || filepath.Base(ref.Volume) != ref.Volume || ref.Volume == "." || ref.Volume == ".." {
-		return place{}, fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", ref.Volume)
+		return localVolume{}, fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", ref.Volume)
 	}
 	for _, p := range pools {
 		if p.ID == ref.PoolID {
-			return place{pool: p, volume: ref.Volume}, nil
+			return localVolume{pool: p, volume: ref.Volume}, nil
 		}
 	}
-	return place{}, fleet.Errorf(fleet.Conflict, "The pool of the volume %s is not assigned to this host. Assign the pool first.", ref.Volume)
+	return localVolume{}, fleet.Errorf(fleet.Conflict, "The pool of the volume %s is not assigned to this host. Assign the pool first.", ref.Volume)
 }
 
 // within runs f, which may hang on storage. It abandons f and returns an error if ctx ends first.
@@ -92,7 +92,7 @@ func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
 
 // directWithin reports whether the file supports direct I/O. It returns false if the storage does not answer.
 func directWithin(ctx context.Context, path string) bool {
-	ok, err := within(ctx, func() (bool, error) { return direct(path), nil })
+	ok, err := within(ctx, func() (bool, error) { return supportsDirectIO(path), nil })
 	return ok && err == nil
 }
 
@@ -109,7 +109,7 @@ func fileExists(ctx context.Context, path string) (bool, error) {
 
 // makeDisk creates a disk that was never created before. For the progress, i is the disk's index and n the number of
 // disks to create.
-func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
+func (a *applying) makeDisk(ctx context.Context, p localVolume, i, n int) error {
 	if p.noImage != nil {
 		return p.noImage
 	}
@@ -139,7 +139,7 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	} else if p.overlay {
 		err = a.createOverlay(ctx, pool, p)
 	} else {
-		err = a.clone(ctx, pool, p, func(percent int) { progress(percent, fmt.Sprintf("copying %s to disk %d", p.image.volume, p.number)) })
+		err = a.cloneImage(ctx, pool, p, func(percent int) { progress(percent, fmt.Sprintf("copying %s to disk %d", p.image.volume, p.number)) })
 	}
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	if _, err = within(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(p) }); err != nil {
 		return err
 	}
-	if err := a.in.Whole(p.ref()); err != nil {
+	if err := a.in.RecordDisk(p.ref()); err != nil {
 		return err
 	}
 	a.refreshPool(ctx, a.c, pool)
@@ -161,7 +161,7 @@ const maxMeasureTries = 5
 
 // makeBlank creates an empty volume. For an encrypted volume, QEMU measures the host's hash speed by CPU time. On a
 // busy host the measured time is sometimes 0 and QEMU fails, so makeBlank tries again.
-func (a *applying) makeBlank(ctx context.Context, pool golibvirt.StoragePool, p place, v newVolume) error {
+func (a *applying) makeBlank(ctx context.Context, pool golibvirt.StoragePool, p localVolume, v newVolume) error {
 	for try := 1; ; try++ {
 		_, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
 			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, v), 0)
@@ -176,7 +176,7 @@ func (a *applying) makeBlank(ctx context.Context, pool golibvirt.StoragePool, p 
 }
 
 // putInPlace renames a complete disk to its final name. It fails if a file with the final name exists.
-func putInPlace(p place) error {
+func putInPlace(p localVolume) error {
 	from := p.partial().path()
 	err := renameNoReplace(from, p.path())
 	if errors.Is(err, fs.ErrExist) {
@@ -190,7 +190,7 @@ func putInPlace(p place) error {
 
 // checkDisk refuses an existing volume that is not a self-contained disk, because QEMU would open the files that the
 // volume refers to.
-func (b *Backend) checkDisk(ctx context.Context, c *conn, p place, made bool) error {
+func (b *Backend) checkDisk(ctx context.Context, c *conn, p localVolume, made bool) error {
 	h, err := b.volumeFile(ctx, c, p)
 	switch {
 	case err != nil:
@@ -213,10 +213,10 @@ func (b *Backend) checkDisk(ctx context.Context, c *conn, p place, made bool) er
 }
 
 // removeVolume deletes a volume. It waits while libvirt still writes the volume. A missing volume is no error.
-func (b *Backend) removeVolume(ctx context.Context, c *conn, p place) error {
+func (b *Backend) removeVolume(ctx context.Context, c *conn, p localVolume) error {
 	if !p.block() {
 		there, err := fileExists(ctx, p.path())
-		if err != nil || !there && !b.begun(ctx, c, p) {
+		if err != nil || !there && !b.isBeingCreated(ctx, c, p) {
 			return err
 		}
 	}
@@ -257,8 +257,8 @@ func (b *Backend) removeVolume(ctx context.Context, c *conn, p place) error {
 }
 
 // begun reports whether libvirt is about to create a file that does not exist yet, for an agent that has just died.
-func (b *Backend) begun(ctx context.Context, c *conn, p place) bool {
-	if p == p.whole() {
+func (b *Backend) isBeingCreated(ctx context.Context, c *conn, p localVolume) bool {
+	if p == p.finalName() {
 		return false
 	}
 	pool, err := lookupPool(ctx, c, p.pool.Name)

@@ -16,11 +16,11 @@ import (
 
 // checkBlock reports whether a disk in a block pool exists; false means that the disk was never created. It refuses a
 // disk that was created and is now missing.
-func (a *applying) checkBlock(ctx context.Context, p place, made, named bool) (bool, error) {
+func (a *applying) checkBlock(ctx context.Context, p localVolume, made, named bool) (bool, error) {
 	missing := func(why string) error {
-		return hypervisor.Refusal(hypervisor.MissingDisk(p.number, p.ref(), p.pool.Name, hostname(), why))
+		return hypervisor.Refusal(hypervisor.MissingDiskFault(p.number, p.ref(), p.pool.Name, hostname(), why))
 	}
-	why, err := a.absent(ctx, a.c, p.pool.Name, "")
+	why, err := a.whyUnavailable(ctx, a.c, p.pool.Name, "")
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
@@ -48,19 +48,19 @@ func (a *applying) checkBlock(ctx context.Context, p place, made, named bool) (b
 }
 
 // blockExists reports whether the volume exists, without any checks.
-func (a *applying) blockExists(ctx context.Context, p place) (bool, error) {
+func (a *applying) blockExists(ctx context.Context, p localVolume) (bool, error) {
 	return a.blockIn(ctx, a.c, p)
 }
 
 // blockIn reports whether the volume exists in its block pool.
-func (b *Backend) blockIn(ctx context.Context, c *conn, p place) (bool, error) {
+func (b *Backend) blockIn(ctx context.Context, c *conn, p localVolume) (bool, error) {
 	ref, _, err := b.lookupVolume(ctx, c, p)
 	return ref != nil, err
 }
 
 // makeBlock creates an empty disk. Block pools have no images to clone.
-func (a *applying) makeBlock(ctx context.Context, p place) error {
-	if !p.pool.Spec.Kind.Is().Makes || p.existing {
+func (a *applying) makeBlock(ctx context.Context, p localVolume) error {
+	if !p.pool.Spec.Kind.Info().CreatesVolumes || p.existing {
 		return fleet.Errorf(fleet.Conflict, "The pool %s cannot create volumes. Choose an existing volume of the pool as the disk.", p.pool.Name)
 	}
 	if p.image != nil {
@@ -73,10 +73,10 @@ func (a *applying) makeBlock(ctx context.Context, p place) error {
 	if err := a.newBlock(ctx, a.c, pool, p.volume, p.size); err != nil {
 		return err
 	}
-	if err := a.in.Whole(p.ref()); err != nil {
+	if err := a.in.RecordDisk(p.ref()); err != nil {
 		return err
 	}
-	a.pools.changed(p.pool.Name)
+	a.pools.expirePool(p.pool.Name)
 	a.in.Progress(100, fmt.Sprintf("disk %d is ready", p.number))
 	return nil
 }
@@ -96,48 +96,48 @@ func (b *Backend) growBlock(ctx context.Context, c *conn, v golibvirt.StorageVol
 }
 
 // refuseGiven returns an error for a pool with volumes that only the storage can change, such as LUNs.
-func refuseGiven(p fleet.Pool) error {
-	if p.Spec.Kind.Is().Makes {
+func refuseFixedVolumes(p fleet.Pool) error {
+	if p.Spec.Kind.Info().CreatesVolumes {
 		return nil
 	}
 	return fleet.Errorf(fleet.Conflict, "The storage of the pool %s defines its volumes. Quantix cannot create, change or delete them.", p.Name)
 }
 
 // checkBlockName refuses the name of an existing volume. made reports that this job has already created the volume.
-func (w *working) checkBlockName(ctx context.Context) (made bool, err error) {
-	there, err := w.blockIn(ctx, w.c, w.place)
+func (w *volumeJob) checkBlockName(ctx context.Context) (made bool, err error) {
+	there, err := w.blockIn(ctx, w.c, w.localVolume)
 	switch {
 	case err != nil || !there:
 		return false, err
-	case w.in.Made == w.path():
+	case w.in.RecordedFile == w.path():
 		return true, nil
 	}
-	return false, hypervisor.VolumeTaken(w.volume, w.place.pool.Name)
+	return false, hypervisor.RefuseTakenVolumeName(w.volume, w.localVolume.pool.Name)
 }
 
 // createBlock creates an empty volume in a block pool.
-func (w *working) createBlock(ctx context.Context) error {
+func (w *volumeJob) createBlock(ctx context.Context) error {
 	made, err := w.checkBlockName(ctx)
 	if err != nil || made {
 		return err
 	}
 	if w.in.Order.Format != "raw" || w.in.Order.SizeBytes <= 0 {
-		return fleet.Errorf(fleet.Invalid, "A volume of the pool %s must be raw and larger than 0 bytes.", w.place.pool.Name)
+		return fleet.Errorf(fleet.Invalid, "A volume of the pool %s must be raw and larger than 0 bytes.", w.localVolume.pool.Name)
 	}
 	w.in.Progress(0, "creating "+w.volume)
 	if err := w.newBlock(ctx, w.c, w.pool, w.volume, w.in.Order.SizeBytes); err != nil {
 		return err
 	}
-	return w.in.Whole(w.path())
+	return w.in.RecordFile(w.path())
 }
 
 // cloneBlock makes libvirt copy another volume of the pool. If the agent cannot record the copy, it removes the copy.
-func (w *working) cloneBlock(ctx context.Context) error {
-	from := place{pool: w.place.pool, volume: w.in.Order.Source}
+func (w *volumeJob) cloneBlock(ctx context.Context) error {
+	from := localVolume{pool: w.localVolume.pool, volume: w.in.Order.Source}
 	if !fleet.IsVolumeName(from.volume) || from.volume == w.volume {
 		return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", from.volume)
 	}
-	unlock, err := w.volumeLocks.share(ctx, from.path())
+	unlock, err := w.volumeLocks.lockShared(ctx, from.path())
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (w *working) cloneBlock(ctx context.Context) error {
 	}
 	id, err := from.id(ctx)
 	if err == nil {
-		err = w.unwritten(ctx, w.c, from, id)
+		err = w.checkUnwritten(ctx, w.c, from, id)
 	}
 	if err != nil {
 		return err
@@ -163,24 +163,24 @@ func (w *working) cloneBlock(ctx context.Context) error {
 		return err
 	})
 	if err == nil {
-		err = errors.Join(w.unwritten(ctx, w.c, from, id), w.in.Whole(w.path()))
+		err = errors.Join(w.checkUnwritten(ctx, w.c, from, id), w.in.RecordFile(w.path()))
 		if err != nil {
-			err = errors.Join(err, w.removeVolume(ctx, w.c, w.place))
+			err = errors.Join(err, w.removeVolume(ctx, w.c, w.localVolume))
 		}
 	}
 	return err
 }
 
 // growBlockVolume grows an unused volume of a block pool.
-func (w *working) growBlockVolume(ctx context.Context) error {
-	ref, v, err := w.volumeThere(ctx, w.c, w.place)
+func (w *volumeJob) growBlockVolume(ctx context.Context) error {
+	ref, v, err := w.volumeThere(ctx, w.c, w.localVolume)
 	switch {
 	case err != nil:
 		return err
 	case v.CapacityBytes == w.in.Order.SizeBytes:
 		return nil
 	case v.CapacityBytes > w.in.Order.SizeBytes:
-		return hypervisor.VolumeShrinks(w.volume, v.CapacityBytes, w.in.Order.SizeBytes)
+		return hypervisor.RefuseShrink(w.volume, v.CapacityBytes, w.in.Order.SizeBytes)
 	}
 	if err := w.unusedBlock(ctx); err != nil {
 		return err
@@ -189,8 +189,8 @@ func (w *working) growBlockVolume(ctx context.Context) error {
 }
 
 // wipeBlock makes libvirt overwrite an unused volume with zeros.
-func (w *working) wipeBlock(ctx context.Context) error {
-	ref, _, err := w.volumeThere(ctx, w.c, w.place)
+func (w *volumeJob) wipeBlock(ctx context.Context) error {
+	ref, _, err := w.volumeThere(ctx, w.c, w.localVolume)
 	if err == nil {
 		err = w.unusedBlock(ctx)
 	}
@@ -202,33 +202,33 @@ func (w *working) wipeBlock(ctx context.Context) error {
 }
 
 // deleteBlock deletes an unused volume of a block pool.
-func (w *working) deleteBlock(ctx context.Context) error {
-	there, err := w.blockIn(ctx, w.c, w.place)
+func (w *volumeJob) deleteBlock(ctx context.Context) error {
+	there, err := w.blockIn(ctx, w.c, w.localVolume)
 	if err != nil || !there {
 		return err
 	}
 	if err := w.unusedBlock(ctx); err != nil {
 		return err
 	}
-	return w.removeVolume(ctx, w.c, w.place)
+	return w.removeVolume(ctx, w.c, w.localVolume)
 }
 
 // unusedBlock refuses a volume that a domain of this host uses. The storage protects volumes of running guests on other
 // hosts.
-func (w *working) unusedBlock(ctx context.Context) error {
+func (w *volumeJob) unusedBlock(ctx context.Context) error {
 	id, err := w.id(ctx)
 	if err != nil {
 		return err
 	}
-	users, err := w.volumeUsers(ctx, w.c, w.place, id)
+	users, err := w.volumeUsers(ctx, w.c, w.localVolume, id)
 	if err == nil && len(users) > 0 {
-		err = hypervisor.VolumeUsed(w.volume, users[0].domain)
+		err = hypervisor.RefuseUsedVolume(w.volume, users[0].domain)
 	}
 	return err
 }
 
-func (w *working) filesAlone(context.Context) error { return filesAlone(w.place.pool) }
+func (w *volumeJob) refuseBlockPool(context.Context) error { return errNotFilePool(w.localVolume.pool) }
 
-func filesAlone(p fleet.Pool) error {
+func errNotFilePool(p fleet.Pool) error {
 	return fleet.Errorf(fleet.Conflict, "The pool %s is not a file pool, and only file pools have images.", p.Name)
 }

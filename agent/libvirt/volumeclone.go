@@ -11,37 +11,37 @@ import (
 
 // copy copies another volume byte by byte, preserves holes, and ends as soon as ctx ends. It checks the source again at
 // the end, because a guest may have started during the copy.
-func (w *working) copy(ctx context.Context, from place) error {
+func (w *volumeJob) copy(ctx context.Context, from localVolume) error {
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
 		return err
 	}
-	if err := before.Clonable(from.volume); err != nil {
+	if err := before.CheckClonable(from.volume); err != nil {
 		return err
 	}
-	if err := w.unwritten(ctx, w.c, from, before.id); err != nil {
+	if err := w.checkUnwritten(ctx, w.c, from, before.id); err != nil {
 		return err
 	}
 	if before.looksFormatted() {
 		if w.guestData = true; !fleet.IsRawName(w.volume) {
-			return hypervisor.VolumeEnding(w.volume, before.begins)
+			return hypervisor.RefuseVolumeSuffix(w.volume, before.begins)
 		}
 	} else {
-		sound, err := bounded(ctx, func() (header, error) { return inspectImage(from.path()) })
+		sound, err := withinLookPatience(ctx, func() (header, error) { return inspectImage(from.path()) })
 		if err != nil {
-			return notPlain(from, err)
+			return translateReadError(from, err)
 		}
-		if err := sound.Clonable(from.volume); err != nil {
+		if err := sound.CheckClonable(from.volume); err != nil {
 			return err
 		}
 	}
 	note := "copying " + from.volume
 	w.in.Progress(0, note)
-	err = patiently(ctx, func() error { return w.writeCopy(ctx, from, before, note) })
+	err = waitUnlessHung(ctx, func() error { return w.writeCopy(ctx, from, before, note) })
 	if err != nil {
 		return err
 	}
-	if err := w.unwritten(ctx, w.c, from, before.id); err != nil {
+	if err := w.checkUnwritten(ctx, w.c, from, before.id); err != nil {
 		return err
 	}
 	after, err := w.volumeFile(ctx, w.c, from)
@@ -52,10 +52,10 @@ func (w *working) copy(ctx context.Context, from place) error {
 }
 
 // writeCopy writes the copy under the unfinished name.
-func (w *working) writeCopy(ctx context.Context, from place, was volumeFile, note string) (err error) {
+func (w *volumeJob) writeCopy(ctx context.Context, from localVolume, was volumeFile, note string) (err error) {
 	src, err := openImage(from.path(), false)
 	if err != nil {
-		return notPlain(from, err)
+		return translateReadError(from, err)
 	}
 	defer src.Close()
 	dst, room, err := w.newPartial()
@@ -64,18 +64,18 @@ func (w *working) writeCopy(ctx context.Context, from place, was volumeFile, not
 	}
 	defer func() { err = errors.Join(err, dst.Close()) }()
 	if was.alloc > room {
-		return noCopyRoom(w.place, room, was.alloc)
+		return errNoCopySpace(w.localVolume, room, was.alloc)
 	}
 	_, err = transfer.Copy(ctx, dst, src, was.bytes, nil, w.meter(note, was.bytes))
 	return err
 }
 
 // meter reports the progress of a copy.
-func (w *working) meter(note string, total int64) *transfer.Meter {
-	return &transfer.Meter{Total: total, Report: func(done, total, rate int64) { w.in.Progress(hypervisor.Copied(note, done, total, rate)) }}
+func (w *volumeJob) meter(note string, total int64) *transfer.Meter {
+	return &transfer.Meter{Total: total, Report: func(done, total, rate int64) { w.in.Progress(hypervisor.FormatCopyProgress(note, done, total, rate)) }}
 }
 
 // noCopyRoom is the error for a copy that needs more space than the pool has. room and needs are in bytes.
-func noCopyRoom(to place, room, needs int64) error {
+func errNoCopySpace(to localVolume, room, needs int64) error {
 	return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the copy needs %s.", to.pool.Name, fleet.Bytes(room), fleet.Bytes(needs))
 }

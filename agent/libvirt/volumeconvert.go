@@ -14,8 +14,8 @@ import (
 // ConvertVolume implements hypervisor.Storage. qemu-img runs as the user nobody and reads the source through a file
 // descriptor with a fixed format, so it cannot open files that the source names.
 func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.onVolume(ctx, "convert", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
-		from := place{pool: in.Pool, volume: in.Order.Source}
+	return b.runVolumeJob(ctx, "convert", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
+		from := localVolume{pool: in.Pool, volume: in.Order.Source}
 		if in.Source != nil {
 			from.pool = *in.Source
 		}
@@ -25,13 +25,13 @@ func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) e
 		case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
 			return hypervisor.NoSource()
 		case from.block():
-			return filesAlone(from.pool)
+			return errNotFilePool(from.pool)
 		}
 		if _, err := b.ownPool(ctx, w.c, from.pool); err != nil {
 			return err
 		}
 		// qemu-img runs with the group nobody, so the file's group must change during the conversion.
-		unlock, err := b.volumeLocks.alone(ctx, from.path())
+		unlock, err := b.volumeLocks.lockExclusive(ctx, from.path())
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) e
 }
 
 // convert converts the source to qcow2 and fails if the source changes meanwhile.
-func (w *working) convert(ctx context.Context, from place) error {
+func (w *volumeJob) convert(ctx context.Context, from localVolume) error {
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
 		return err
@@ -55,16 +55,16 @@ func (w *working) convert(ctx context.Context, from place) error {
 	}
 	after, err := w.volumeFile(ctx, w.c, from)
 	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
-		err = hypervisor.VolumeChanged(from.volume)
+		err = hypervisor.RefuseChangedVolume(from.volume)
 	}
 	return err
 }
 
 // convertFile checks the source and converts it into the unfinished volume.
-func (w *working) convertFile(ctx context.Context, from place, is volumeFile) error {
+func (w *volumeJob) convertFile(ctx context.Context, from localVolume, is volumeFile) error {
 	f, err := openImage(from.path(), false)
 	if err != nil {
-		return notPlain(from, err)
+		return translateReadError(from, err)
 	}
 	defer f.Close()
 	o := w.in.Order
@@ -85,29 +85,29 @@ func (w *working) convertFile(ctx context.Context, from place, is volumeFile) er
 	if facts.Format == "raw" {
 		facts.Size = (facts.Size + 511) / 512 * 512
 	}
-	need, err := part.Look(ctx, facts)
+	need, err := part.Inspect(ctx, facts)
 	if err != nil {
 		return err
 	}
-	if err := w.define(ctx, newVolume{format: "qcow2", size: facts.Size}); err != nil {
+	if err := w.createEmpty(ctx, newVolume{format: "qcow2", size: facts.Size}); err != nil {
 		return err
 	}
 	return w.fillConverted(ctx, part, facts, need)
 }
 
 // fillConverted writes the disk into the empty, unfinished volume.
-func (w *working) fillConverted(ctx context.Context, part image.Part, facts image.Facts, need int64) (err error) {
+func (w *volumeJob) fillConverted(ctx context.Context, part image.Part, facts image.Facts, need int64) (err error) {
 	to, err := openToWrite(w.partial().path())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	room, err := roomAt(to)
+	room, err := usableBytes(to)
 	if err != nil {
 		return err
 	}
 	if need > room {
-		return noCopyRoom(w.place, room, need)
+		return errNoCopySpace(w.localVolume, room, need)
 	}
 	const overhead = 1 << 30 // space for the tables of qcow2, with a margin
 	err = part.Convert(ctx, to, facts.Size+facts.Size/100+overhead, func(percent int) {

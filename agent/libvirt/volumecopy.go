@@ -27,37 +27,37 @@ func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
-	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
+	at, err := localVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
 	if err != nil {
 		return err
 	}
-	unlock, err := b.volumeLocks.share(ctx, at.path())
+	unlock, err := b.volumeLocks.lockShared(ctx, at.path())
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer unlock()
-	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		pool, err := b.ownPool(ctx, c, in.Pool)
 		if err != nil {
 			return err
 		}
 		if at.block() {
-			return filesAlone(in.Pool)
+			return errNotFilePool(in.Pool)
 		}
-		w := &working{Backend: b, place: at, c: c, in: in, pool: pool}
+		w := &volumeJob{Backend: b, localVolume: at, c: c, in: in, pool: pool}
 		defer b.volumeChanged(in.Pool)
 		h, err := w.read(ctx, at, "reading "+in.Name, nil)
 		if err != nil {
 			return err
 		}
-		if err := w.sound(ctx, at); err != nil {
+		if err := w.checkValidImage(ctx, at); err != nil {
 			return err
 		}
-		if err := in.Hashed(h); err != nil {
+		if err := in.RecordChecksums(h); err != nil {
 			return err
 		}
 		if want, has := strings.CutPrefix(in.Order.Checksum, "sha256:"); has && want != h.SHA256 {
-			return hypervisor.VerifyDiffers(in.Name, h.SHA256, want)
+			return hypervisor.RefuseDifferentVolume(in.Name, h.SHA256, want)
 		}
 		return nil
 	}))
@@ -65,18 +65,18 @@ func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 
 // sound refuses a file that cannot be a VM's disk. It uses Quantix's own reader, because qemu-img as nobody would need
 // another group on the file while guests may use it.
-func (w *working) sound(ctx context.Context, at place) error {
+func (w *volumeJob) checkValidImage(ctx context.Context, at localVolume) error {
 	h, err := w.imageIn(ctx, w.c, at)
 	if err != nil {
 		return err
 	}
-	return h.Clonable(at.volume)
+	return h.CheckClonable(at.volume)
 }
 
 // read reads a volume to its end and hashes it. It also writes the bytes to to, unless to is nil. It fails if the
 // volume changes during the read.
-func (w *working) read(ctx context.Context, from place, note string, to io.Writer) (hypervisor.Hashed, error) {
-	none := hypervisor.Hashed{}
+func (w *volumeJob) read(ctx context.Context, from localVolume, note string, to io.Writer) (hypervisor.VolumeChecksum, error) {
+	none := hypervisor.VolumeChecksum{}
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
 		return none, err
@@ -84,7 +84,7 @@ func (w *working) read(ctx context.Context, from place, note string, to io.Write
 	if err := w.refuseRunning(ctx, from, before.id); err != nil {
 		return none, err
 	}
-	stamped, err := bounded(ctx, func() (volumeID, error) { return identifyVolume(from.path()), nil })
+	stamped, err := withinLookPatience(ctx, func() (volumeID, error) { return identifyVolume(from.path()), nil })
 	if err != nil {
 		return none, err
 	}
@@ -101,18 +101,18 @@ func (w *working) read(ctx context.Context, from place, note string, to io.Write
 	case err != nil:
 		return none, err
 	case after.id != before.id || after.id != id.fileID || after.bytes != before.bytes || !after.modified.Equal(before.modified) || id.bytes != after.bytes:
-		return none, hypervisor.VolumeChanged(from.volume)
+		return none, hypervisor.RefuseChangedVolume(from.volume)
 	}
-	return hypervisor.Hashed{Ref: from.ref(), SHA256: hex.EncodeToString(sum.Sum(nil)), Stamp: volumeID{after.id, after.modified, after.bytes, stamped.changed}.stamp()}, nil
+	return hypervisor.VolumeChecksum{Ref: from.ref(), SHA256: hex.EncodeToString(sum.Sum(nil)), Stamp: volumeID{after.id, after.modified, after.bytes, stamped.changed}.stamp()}, nil
 }
 
 const readBytes = 1 << 20
 
 // hashFile hashes the file that it opened, even if another file gets the path during the read.
-func (w *working) hashFile(ctx context.Context, from place, total int64, note string, sum hash.Hash, to io.Writer) (volumeID, error) {
+func (w *volumeJob) hashFile(ctx context.Context, from localVolume, total int64, note string, sum hash.Hash, to io.Writer) (volumeID, error) {
 	f, err := openImage(from.path(), false)
 	if err != nil {
-		return volumeID{}, notPlain(from, err)
+		return volumeID{}, translateReadError(from, err)
 	}
 	defer f.Close()
 	piece, done, reported := make([]byte, readBytes), int64(0), time.Now()
@@ -127,7 +127,7 @@ func (w *working) hashFile(ctx context.Context, from place, total int64, note st
 		done += int64(n)
 		if now := time.Now(); now.Sub(reported) > 500*time.Millisecond {
 			reported = now
-			percent, text := hypervisor.Downloaded(done, total, 0)
+			percent, text := hypervisor.FormatDownloadProgress(done, total, 0)
 			w.in.Progress(percent, note+": "+text)
 		}
 		if errors.Is(err, io.EOF) {
@@ -146,14 +146,14 @@ func (w *working) hashFile(ctx context.Context, from place, total int64, note st
 
 // refuseRunning refuses a file that a running guest may write to. Backing files are accepted, because guests only read
 // them.
-func (w *working) refuseRunning(ctx context.Context, p place, id fileID) error {
+func (w *volumeJob) refuseRunning(ctx context.Context, p localVolume, id fileID) error {
 	users, err := w.volumeUsers(ctx, w.c, p, id)
 	if err != nil {
 		return err
 	}
 	for _, u := range users {
 		if u.running && u.usage == usedAsDisk {
-			return hypervisor.VolumeRuns(p.volume, u.domain)
+			return hypervisor.RefuseVolumeOfRunningVM(p.volume, u.domain)
 		}
 	}
 	return nil
@@ -161,13 +161,13 @@ func (w *working) refuseRunning(ctx context.Context, p place, id fileID) error {
 
 // CopyVolume implements hypervisor.Storage.
 func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.onVolume(ctx, "copy", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
-		from := place{pool: in.Pool, volume: in.Order.Source}
+	return b.runVolumeJob(ctx, "copy", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
+		from := localVolume{pool: in.Pool, volume: in.Order.Source}
 		if in.Source != nil {
 			from.pool = *in.Source
 		}
 		if from.block() {
-			return filesAlone(from.pool)
+			return errNotFilePool(from.pool)
 		}
 		switch {
 		case !fleet.IsVolumeName(from.volume) || from.ref() == in.Ref():
@@ -186,7 +186,7 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 			}
 			defer release()
 		}
-		unlock, err := b.volumeLocks.share(ctx, from.path())
+		unlock, err := b.volumeLocks.lockShared(ctx, from.path())
 		if err != nil {
 			return err
 		}
@@ -195,17 +195,17 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 		if in.Order.Flatten {
 			return w.flatten(ctx, from, pool)
 		}
-		return w.duplicate(ctx, from)
+		return w.copyVolume(ctx, from)
 	})
 }
 
 // duplicate copies the source byte by byte and reports the checksum of both files.
-func (w *working) duplicate(ctx context.Context, from place) error {
+func (w *volumeJob) copyVolume(ctx context.Context, from localVolume) error {
 	there, err := w.alreadyMade(ctx)
 	if err != nil || there {
 		return err
 	}
-	var source hypervisor.Hashed
+	var source hypervisor.VolumeChecksum
 	err = w.makeVolume(ctx, func() error {
 		source, err = w.fillFrom(ctx, from)
 		return err
@@ -215,57 +215,57 @@ func (w *working) duplicate(ctx context.Context, from place) error {
 	}
 	own := source
 	own.Ref = w.ref()
-	id, err := bounded(ctx, func() (volumeID, error) { return identifyVolume(w.path()), nil })
+	id, err := withinLookPatience(ctx, func() (volumeID, error) { return identifyVolume(w.path()), nil })
 	if err != nil {
 		return err
 	}
 	own.Stamp = id.stamp()
-	return w.in.Hashed(source, own)
+	return w.in.RecordChecksums(source, own)
 }
 
 // fillFrom copies the source into the unfinished file and returns the checksum of the source.
-func (w *working) fillFrom(ctx context.Context, from place) (hypervisor.Hashed, error) {
+func (w *volumeJob) fillFrom(ctx context.Context, from localVolume) (hypervisor.VolumeChecksum, error) {
 	sound, err := w.imageIn(ctx, w.c, from)
 	if err != nil {
-		return hypervisor.Hashed{}, err
+		return hypervisor.VolumeChecksum{}, err
 	}
-	if err := sound.Clonable(from.volume); err != nil {
-		return hypervisor.Hashed{}, err
+	if err := sound.CheckClonable(from.volume); err != nil {
+		return hypervisor.VolumeChecksum{}, err
 	}
 	type opened struct {
 		f    *os.File
 		room int64
 	}
-	o, err := bounded(ctx, func() (o opened, err error) { o.f, o.room, err = w.newPartial(); return o, err })
+	o, err := withinLookPatience(ctx, func() (o opened, err error) { o.f, o.room, err = w.newPartial(); return o, err })
 	if err != nil {
-		return hypervisor.Hashed{}, err
+		return hypervisor.VolumeChecksum{}, err
 	}
 	if sound.alloc > o.room {
-		return hypervisor.Hashed{}, errors.Join(noCopyRoom(w.place, o.room, sound.alloc), o.f.Close())
+		return hypervisor.VolumeChecksum{}, errors.Join(errNoCopySpace(w.localVolume, o.room, sound.alloc), o.f.Close())
 	}
-	to := &sparse{headless{f: o.f}}
+	to := &sparse{withheldHeadFile{f: o.f}}
 	h, err := w.read(ctx, from, "copying "+from.volume, to)
 	if want, has := strings.CutPrefix(w.in.Order.Checksum, "sha256:"); err == nil && has && want != h.SHA256 {
-		err = hypervisor.CopyDiffers(from.volume, h.SHA256, want)
+		err = hypervisor.RefuseDifferentCopy(from.volume, h.SHA256, want)
 	}
 	if ctx.Err() != nil {
 		return h, errors.Join(ctx.Err(), err) // the file may hang on the storage, so it is abandoned
 	}
 	if err == nil {
 		_, err = within(ctx, func() (struct{}, error) {
-			return struct{}{}, errors.Join(to.f.Truncate(to.size), to.putHead(), to.f.Sync())
+			return struct{}{}, errors.Join(to.f.Truncate(to.size), to.writeHead(), to.f.Sync())
 		})
 	}
 	return h, errors.Join(err, o.f.Close())
 }
 
 // sparse writes blocks of zeros as holes.
-type sparse struct{ headless }
+type sparse struct{ withheldHeadFile }
 
 // Write implements io.Writer.
 func (s *sparse) Write(p []byte) (int, error) {
-	if len(s.head) < headBytes || !zeros(p) {
-		return s.headless.Write(p)
+	if len(s.head) < headBytes || !isAllZeros(p) {
+		return s.withheldHeadFile.Write(p)
 	}
 	s.size += int64(len(p))
 	return len(p), nil
@@ -274,10 +274,10 @@ func (s *sparse) Write(p []byte) (int, error) {
 var zeroBytes = make([]byte, readBytes)
 
 // zeros reports whether all bytes are zero.
-func zeros(p []byte) bool { return len(p) <= len(zeroBytes) && bytes.Equal(p, zeroBytes[:len(p)]) }
+func isAllZeros(p []byte) bool { return len(p) <= len(zeroBytes) && bytes.Equal(p, zeroBytes[:len(p)]) }
 
 // flatten makes libvirt copy a disk and its backing chain into one image, and then reads the image for its checksum.
-func (w *working) flatten(ctx context.Context, from place, pool golibvirt.StoragePool) error {
+func (w *volumeJob) flatten(ctx context.Context, from localVolume, pool golibvirt.StoragePool) error {
 	if there, err := w.alreadyMade(ctx); err != nil || there {
 		return err
 	}
@@ -289,10 +289,10 @@ func (w *working) flatten(ctx context.Context, from place, pool golibvirt.Storag
 		if err := w.refuseRunning(ctx, from, before.id); err != nil {
 			return err
 		}
-		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, checkDiskChain(from, before) }); err != nil {
+		if _, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, checkDiskChain(from, before) }); err != nil {
 			return err
 		}
-		source, err := w.agreed(ctx, w.c, pool, from.volume, before.header)
+		source, err := w.checkSameFormat(ctx, w.c, pool, from.volume, before.header)
 		if err != nil {
 			return err
 		}
@@ -310,47 +310,47 @@ func (w *working) flatten(ctx context.Context, from place, pool golibvirt.Storag
 		}
 		after, err := w.volumeFile(ctx, w.c, from)
 		if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
-			err = hypervisor.VolumeChanged(from.volume)
+			err = hypervisor.RefuseChangedVolume(from.volume)
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	h, err := w.read(ctx, w.place, "reading "+w.volume, nil)
+	h, err := w.read(ctx, w.localVolume, "reading "+w.volume, nil)
 	if err != nil {
 		return err
 	}
-	if err := w.sound(ctx, w.place); err != nil {
+	if err := w.checkValidImage(ctx, w.localVolume); err != nil {
 		return err
 	}
-	return w.in.Hashed(h)
+	return w.in.RecordChecksums(h)
 }
 
 // maxLayers limits the number of files in a disk's backing chain.
 const maxLayers = 64
 
 // checkDiskChain refuses a disk that is not qcow2 or has backing files outside its own pool.
-func checkDiskChain(of place, f volumeFile) error {
+func checkDiskChain(of localVolume, f volumeFile) error {
 	if f.Format != "qcow2" {
-		return noSoundDisk(of)
+		return errInvalidDisk(of)
 	}
 	return checkChain(of, of.path(), 0)
 }
 
 // noSoundDisk is the error for a disk with an invalid file in its backing chain.
-func noSoundDisk(of place) error {
+func errInvalidDisk(of localVolume) error {
 	return fleet.Errorf(fleet.Conflict, "The disk %s or one of its backing files is not a valid qcow2 image, so no image can be created from the disk.", of.volume)
 }
 
 // checkChain checks the file at path and, recursively, the backing files.
-func checkChain(of place, path string, depth int) error {
+func checkChain(of localVolume, path string, depth int) error {
 	h, err := readHeader(path, false)
 	switch {
 	case err != nil:
-		return notPlain(place{pool: of.pool, volume: filepath.Base(path)}, err)
+		return translateReadError(localVolume{pool: of.pool, volume: filepath.Base(path)}, err)
 	case h.Encrypted || h.Fault != "" || h.Format != "qcow2" && h.Format != "raw":
-		return noSoundDisk(of)
+		return errInvalidDisk(of)
 	case h.RefersTo == "":
 		return nil
 	}

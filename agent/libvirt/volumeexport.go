@@ -20,12 +20,12 @@ import (
 // ExportVolume implements hypervisor.Storage. It writes the archive under the unfinished name, and the archive's head
 // last. It first packs each disk into an unnamed file, so that an interrupted export leaves no file behind.
 func (b *Backend) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.onVolume(ctx, "export", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
+	return b.runVolumeJob(ctx, "export", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
 		e := in.Order.Export
 		if e == nil || len(e.Disks) != len(e.Appliance.Disks) || len(e.Disks) == 0 || len(e.Disks) > fleet.MaxDisks {
 			return fleet.Errorf(fleet.Invalid, "The export job names no appliance to export.")
 		}
-		x := exportJob{working: w, order: *e}
+		x := exportJob{volumeJob: w, order: *e}
 		x.order.Appliance.Disks = slices.Clone(e.Appliance.Disks)
 		defer x.unlock()
 		for i, ref := range e.Disks {
@@ -39,10 +39,10 @@ func (b *Backend) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) er
 
 // exportJob is a running export.
 type exportJob struct {
-	*working
+	*volumeJob
 	unlockers
-	order  fleet.ExportOrder
-	at     []place
+	order  fleet.ExportParams
+	at     []localVolume
 	before []volumeFile
 	layers []*image.Layer
 }
@@ -51,19 +51,19 @@ func (x *exportJob) unlock() { x.unlockers.unlock() }
 
 // lockDisk locks a disk against changes and reads its backing chain.
 func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error {
-	p, err := placeOf(ref, append(slices.Clone(x.in.Pools), x.in.Pool))
+	p, err := localVolumeOf(ref, append(slices.Clone(x.in.Pools), x.in.Pool))
 	switch {
 	case err != nil:
 		return err
 	case p.block():
-		return filesAlone(p.pool)
+		return errNotFilePool(p.pool)
 	case !fleet.IsVolumeName(x.order.Appliance.Disks[i].Member) || p.ref() == x.in.Ref():
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid name of a disk in an archive.", x.order.Appliance.Disks[i].Member)
 	}
 	if _, err := x.ownPool(ctx, x.c, p.pool); err != nil {
 		return err
 	}
-	unlock, err := x.volumeLocks.share(ctx, p.path())
+	unlock, err := x.volumeLocks.lockShared(ctx, p.path())
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error
 	if err := x.refuseRunning(ctx, p, f.id); err != nil {
 		return err
 	}
-	layer, err := bounded(ctx, func() (*image.Layer, error) {
+	layer, err := withinLookPatience(ctx, func() (*image.Layer, error) {
 		if err := checkDiskChain(p, f); err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func layersOf(path, format string) *image.Layer {
 		if h, err := readHeader(at, false); err == nil && !below.opaque {
 			as = h.Format
 		}
-		l.Below = layersOf(at, as)
+		l.Backing = layersOf(at, as)
 	}
 	return l
 }
@@ -117,7 +117,7 @@ func (x *exportJob) fill(ctx context.Context) error {
 		return err
 	}
 	if need := sum + largest; need > room { // the disk being packed is stored twice
-		return errors.Join(noCopyRoom(x.place, room, need), to.Close())
+		return errors.Join(errNoCopySpace(x.localVolume, room, need), to.Close())
 	}
 	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, errors.Join(x.write(ctx, to), to.Close()) })
 	if err != nil {
@@ -130,7 +130,7 @@ func (x *exportJob) fill(ctx context.Context) error {
 		}
 		now, err := x.volumeFile(ctx, x.c, p)
 		if err == nil && (now.id != was.id || now.bytes != was.bytes || !now.modified.Equal(was.modified)) {
-			err = hypervisor.VolumeChanged(p.volume)
+			err = hypervisor.RefuseChangedVolume(p.volume)
 		}
 		if err != nil {
 			return err
@@ -149,11 +149,11 @@ func (x *exportJob) write(ctx context.Context, to *os.File) error {
 		if err != nil {
 			return fmt.Errorf("disk %d: %w", i+1, err)
 		}
-		plan.Took(size)
+		plan.Advance(size)
 		a.Disks[i].FileBytes, a.Disks[i].SizeBytes = size, x.before[i].Size
 		sums = append(sums, digest)
 	}
-	if err := to.Truncate(plan.End()); err != nil {
+	if err := to.Truncate(plan.Size()); err != nil {
 		return err
 	}
 	if err := to.Sync(); err != nil {
@@ -168,7 +168,7 @@ func (x *exportJob) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int)
 	progress := func(percent int, note string) {
 		x.in.Progress((100*i+percent)/len(x.layers), fmt.Sprintf("%s disk %d of %d", note, i+1, len(x.layers)))
 	}
-	packed, err := unnamedFile(x.place.pool.Spec.Path)
+	packed, err := unnamedFile(x.localVolume.pool.Spec.Path)
 	if err != nil {
 		return 0, "", err
 	}

@@ -17,14 +17,14 @@ import (
 // FetchVolume implements hypervisor.Storage. The agent downloads into the file; libvirt lists the file once it is
 // complete.
 func (b *Backend) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.onVolume(ctx, "download", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
+	return b.runVolumeJob(ctx, "download", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
 		return w.makeVolume(ctx, func() error { return w.fetch(ctx) })
 	})
 }
 
 // fetch downloads into the unfinished file and inspects the file before it becomes a volume. If the storage hangs,
 // fetch abandons the file, which keeps its unfinished name.
-func (w *working) fetch(ctx context.Context) error {
+func (w *volumeJob) fetch(ctx context.Context) error {
 	_, err := within(ctx, func() (struct{}, error) {
 		f, room, err := w.newPartial()
 		if err != nil {
@@ -38,8 +38,8 @@ func (w *working) fetch(ctx context.Context) error {
 
 // newPartial creates the unfinished file in the pool's directory. A later replacement of the path does not redirect the
 // write. room is the maximum size of the file in bytes; some space stays reserved for guests.
-func (w *working) newPartial() (f *os.File, room int64, err error) {
-	root, err := os.OpenRoot(w.place.pool.Spec.Path)
+func (w *volumeJob) newPartial() (f *os.File, room int64, err error) {
+	root, err := os.OpenRoot(w.localVolume.pool.Spec.Path)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -47,24 +47,24 @@ func (w *working) newPartial() (f *os.File, room int64, err error) {
 	if f, err = root.OpenFile(w.partial().volume, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return nil, 0, err
 	}
-	if room, err = roomAt(f); err != nil {
+	if room, err = usableBytes(f); err != nil {
 		return nil, 0, errors.Join(err, f.Close())
 	}
 	return f, room, nil
 }
 
 // roomAt returns how many bytes a download or copy may use: 95 % of the free space.
-func roomAt(f *os.File) (int64, error) {
+func usableBytes(f *os.File) (int64, error) {
 	free, err := freeBytes(f)
 	return free - free/20, err
 }
 
 // download downloads the file, inspects it and writes its head.
-func (w *working) download(ctx context.Context, f *os.File, room int64) error {
+func (w *volumeJob) download(ctx context.Context, f *os.File, room int64) error {
 	o := w.in.Order
-	to := &headless{f: f}
-	err := w.fetcher.Get(ctx, fetch.Order{URL: o.URL, Checksum: o.Checksum, ChecksumURL: o.ChecksumURL, Room: room}, to, func(done, total, rate int64) {
-		w.in.Progress(hypervisor.Downloaded(done, total, rate))
+	to := &withheldHeadFile{f: f}
+	err := w.fetcher.Get(ctx, fetch.Request{URL: o.URL, Checksum: o.Checksum, ChecksumURL: o.ChecksumURL, FreeBytes: room}, to, func(done, total, rate int64) {
+		w.in.Progress(hypervisor.FormatDownloadProgress(done, total, rate))
 	})
 	if err != nil {
 		return err
@@ -74,18 +74,18 @@ func (w *working) download(ctx context.Context, f *os.File, room int64) error {
 
 // accept inspects the received data, and then writes the withheld head of the file. action is a past participle such as
 // "downloaded", for errors. settle syncs the file in its final form.
-func (w *working) accept(ctx context.Context, to *headless, action string, settle func() error) error {
+func (w *volumeJob) accept(ctx context.Context, to *withheldHeadFile, action string, settle func() error) error {
 	w.in.Progress(99, "checking the file that was "+action)
 	machine := fleet.ApplianceKind(w.volume)
 	inspect := w.inspect
 	if machine != "" {
-		inspect = func(to *headless, action string) (image.Facts, error) { return w.inspectMachine(ctx, to, action) }
+		inspect = func(to *withheldHeadFile, action string) (image.Facts, error) { return w.inspectMachine(ctx, to, action) }
 	}
 	facts, err := inspect(to, action)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(to.putHead(), settle()); err != nil {
+	if err := errors.Join(to.writeHead(), settle()); err != nil {
 		return fmt.Errorf("sync the file that was %s: %w", action, err)
 	}
 	switch machine {
@@ -94,8 +94,8 @@ func (w *working) accept(ctx context.Context, to *headless, action string, settl
 	case fleet.FormatOVA:
 		return nil // the conversion checks each disk
 	}
-	_, err = image.Part{File: to.f, Size: to.size, Format: facts.Format}.Look(ctx, facts)
-	if image.NoOpinion(err) {
+	_, err = image.Part{File: to.f, Size: to.size, Format: facts.Format}.Inspect(ctx, facts)
+	if image.IsQemuImgMissing(err) {
 		return nil // qemu-img is missing on this host; the conversion checks the disk
 	}
 	return err
@@ -103,7 +103,7 @@ func (w *working) accept(ctx context.Context, to *headless, action string, settl
 
 // inspectMachine refuses an appliance that is no valid source of a VM. It compares all files of an archive with the
 // archive's manifest.
-func (w *working) inspectMachine(ctx context.Context, to *headless, action string) (image.Facts, error) {
+func (w *volumeJob) inspectMachine(ctx context.Context, to *withheldHeadFile, action string) (image.Facts, error) {
 	a, err := image.ReadAppliance(to, to.size, w.volume)
 	if err != nil {
 		return image.Facts{}, fmt.Errorf("read the file that was %s: %w", action, err)
@@ -112,7 +112,7 @@ func (w *working) inspectMachine(ctx context.Context, to *headless, action strin
 		return image.Facts{}, fleet.Errorf(fleet.Invalid, "The file that was %s is refused. %s", action, a.Error)
 	}
 	if fleet.ApplianceKind(w.volume) != fleet.FormatOVA {
-		return image.ReadForeign(to, to.size)
+		return image.ReadConvertible(to, to.size)
 	}
 	return image.Facts{Format: "raw", Size: to.size}, image.VerifyAppliance(ctx, to, to.size, func(done int64) {
 		w.in.Progress(99, "comparing the archive with its manifest: "+fleet.Bytes(done)+" of "+fleet.Bytes(to.size))
@@ -120,7 +120,7 @@ func (w *working) inspectMachine(ctx context.Context, to *headless, action strin
 }
 
 // inspect refuses data that is not a self-contained image. It uses Quantix's own reader.
-func (w *working) inspect(to *headless, action string) (image.Facts, error) {
+func (w *volumeJob) inspect(to *withheldHeadFile, action string) (image.Facts, error) {
 	what := "The file that was " + action
 	facts, err := image.Read(to, to.size, true)
 	switch {
@@ -129,14 +129,14 @@ func (w *working) inspect(to *headless, action string) (image.Facts, error) {
 	case err != nil:
 		return facts, fmt.Errorf("read the file that was %s: %w", action, err)
 	}
-	return facts, facts.Came(what, strings.HasSuffix(w.volume, ".iso"))
+	return facts, facts.CheckReceived(what, strings.HasSuffix(w.volume, ".iso"))
 }
 
 // secondOpinion checks the file with qemu-img. If qemu-img is missing, it only logs a warning.
-func (w *working) secondOpinion(ctx context.Context, f *os.File, facts image.Facts) error {
-	err := image.SecondOpinion(ctx, f, facts)
-	if image.NoOpinion(err) {
-		w.log.Warn(err.Error(), "pool", w.place.pool.Name, "volume", w.volume)
+func (w *volumeJob) secondOpinion(ctx context.Context, f *os.File, facts image.Facts) error {
+	err := image.VerifyWithQemuImg(ctx, f, facts)
+	if image.IsQemuImgMissing(err) {
+		w.log.Warn(err.Error(), "pool", w.localVolume.pool.Name, "volume", w.volume)
 		w.in.Progress(99, err.Error())
 		return nil
 	}
@@ -148,7 +148,7 @@ const headBytes = 64 << 10
 
 // headless writes a file without its head, and putHead adds the head after the inspection. libvirt reads every file of
 // a pool on refresh, and deactivates the whole pool if it cannot read a header.
-type headless struct {
+type withheldHeadFile struct {
 	f      *os.File
 	head   []byte
 	size   int64
@@ -159,7 +159,7 @@ type headless struct {
 const syncEvery = 256 << 20
 
 // Write implements io.Writer.
-func (h *headless) Write(p []byte) (int, error) {
+func (h *withheldHeadFile) Write(p []byte) (int, error) {
 	n := min(len(p), headBytes-len(h.head))
 	h.head = append(h.head, p[:n]...)
 	if n < len(p) {
@@ -179,7 +179,7 @@ func (h *headless) Write(p []byte) (int, error) {
 }
 
 // ReadAt implements io.ReaderAt. It reads the final file, including the withheld head.
-func (h *headless) ReadAt(p []byte, at int64) (n int, err error) {
+func (h *withheldHeadFile) ReadAt(p []byte, at int64) (n int, err error) {
 	if at < int64(len(h.head)) {
 		n = copy(p, h.head[at:])
 	}
@@ -194,7 +194,7 @@ func (h *headless) ReadAt(p []byte, at int64) (n int, err error) {
 }
 
 // putHead writes the withheld head of the file.
-func (h *headless) putHead() error {
+func (h *withheldHeadFile) writeHead() error {
 	_, err := h.f.WriteAt(h.head, 0)
 	return err
 }

@@ -33,32 +33,32 @@ func (f fixture) poolFiles() (names []string) {
 func TestInvalidDownloadRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	valid := made(t, "-f", "qcow2", "FILE", "64M")
+	valid := createdImage(t, "-f", "qcow2", "FILE", "64M")
 	boot := append([]byte("\xeb\x63"), make([]byte, 1<<20)...)
 	for name, c := range map[string]struct {
 		text []byte
 		want string
 	}{
-		"backing.qcow2":   {made(t, "-f", "qcow2", "-u", "-b", "/etc/passwd", "-F", "raw", "FILE", "64M"), "refers to a backing file"},
-		"data.qcow2":      {made(t, "-f", "qcow2", "-o", "data_file=FILE.data", "FILE", "64M"), "an external data file"},
-		"encrypted.qcow2": {made(t, "--object", "secret,id=s,data=x", "-f", "qcow2", "-o", "encrypt.format=aes,encrypt.key-secret=s", "FILE", "64M"), "encrypted"},
+		"backing.qcow2":   {createdImage(t, "-f", "qcow2", "-u", "-b", "/etc/passwd", "-F", "raw", "FILE", "64M"), "refers to a backing file"},
+		"data.qcow2":      {createdImage(t, "-f", "qcow2", "-o", "data_file=FILE.data", "FILE", "64M"), "an external data file"},
+		"encrypted.qcow2": {createdImage(t, "--object", "secret,id=s,data=x", "-f", "qcow2", "-o", "encrypt.format=aes,encrypt.key-secret=s", "FILE", "64M"), "encrypted"},
 		"cut.qcow2":       {valid[:len(valid)/2], "cut off"},
 		"header.qcow2":    {valid[:90], "cut off"},
-		"another.vmdk":    {made(t, "-f", "vdi", "FILE", "64M"), "vmdk"},
+		"another.vmdk":    {createdImage(t, "-f", "vdi", "FILE", "64M"), "vmdk"},
 		"none.ova":        {append([]byte("PK"), make([]byte, 1<<20)...), "archive"},
 		"flat.vmdk":       {[]byte("# Disk DescriptorFile\nversion=1\nRW 99 FLAT \"/etc/passwd\" 0\n"), "vmdk"},
-		"sparse.raw":      {made(t, "-f", "vmdk", "FILE", "64M"), "vmdk"},
-		"vdi.raw":         {made(t, "-f", "vdi", "FILE", "64M"), "vdi"},
-		"vpc.raw":         {made(t, "-f", "vpc", "FILE", "64M"), "vpc"},
-		"fixed.raw":       {made(t, "-f", "vpc", "-o", "subformat=fixed", "FILE", "4M"), "VHD image of fixed size"},
-		"vhdx.raw":        {made(t, "-f", "vhdx", "FILE", "64M"), "vhdx"},
-		"disk.qed":        {made(t, "-f", "qed", "FILE", "64M"), "qed"},
+		"sparse.raw":      {createdImage(t, "-f", "vmdk", "FILE", "64M"), "vmdk"},
+		"vdi.raw":         {createdImage(t, "-f", "vdi", "FILE", "64M"), "vdi"},
+		"vpc.raw":         {createdImage(t, "-f", "vpc", "FILE", "64M"), "vpc"},
+		"fixed.raw":       {createdImage(t, "-f", "vpc", "-o", "subformat=fixed", "FILE", "4M"), "VHD image of fixed size"},
+		"vhdx.raw":        {createdImage(t, "-f", "vhdx", "FILE", "64M"), "vhdx"},
+		"disk.qed":        {createdImage(t, "-f", "qed", "FILE", "64M"), "qed"},
 		"disk.luks":       {append([]byte("LUKS\xba\xbe"), make([]byte, 1<<20)...), "encrypted LUKS"},
 		"image.iso":       {boot, "no ISO image"},
 		"packed.qcow2":    {append([]byte("\xfd7zXZ\x00"), make([]byte, 100)...), "Unpack it first"},
 		"none.raw":        {nil, "empty"},
 	} {
-		err := f.FetchVolume(t.Context(), f.work(name, serve(t, c.text)))
+		err := f.FetchVolume(t.Context(), f.volumeJob(name, serveImage(t, c.text)))
 		if err == nil || !strings.Contains(err.Error(), c.want) || fleet.CodeOf(err) == fleet.Unavailable {
 			t.Errorf("%s: %v, want a refusal that says %q", name, err, c.want)
 		}
@@ -67,11 +67,11 @@ func TestInvalidDownloadRefused(t *testing.T) {
 		}
 	}
 	for name, text := range map[string][]byte{
-		"whole.qcow2": valid, "old.qcow2": made(t, "-f", "qcow2", "-o", "compat=0.10", "FILE", "64M"), "boot.raw": boot,
-		"sparse.vmdk": made(t, "-f", "vmdk", "FILE", "64M"), "disk.vdi": made(t, "-f", "vdi", "FILE", "64M"), "disk.vhd": made(t, "-f", "vpc", "FILE", "64M"),
-		"fixed.vhd": made(t, "-f", "vpc", "-o", "subformat=fixed", "FILE", "4M"), "disk.vhdx": made(t, "-f", "vhdx", "FILE", "64M"),
+		"whole.qcow2": valid, "old.qcow2": createdImage(t, "-f", "qcow2", "-o", "compat=0.10", "FILE", "64M"), "boot.raw": boot,
+		"sparse.vmdk": createdImage(t, "-f", "vmdk", "FILE", "64M"), "disk.vdi": createdImage(t, "-f", "vdi", "FILE", "64M"), "disk.vhd": createdImage(t, "-f", "vpc", "FILE", "64M"),
+		"fixed.vhd": createdImage(t, "-f", "vpc", "-o", "subformat=fixed", "FILE", "4M"), "disk.vhdx": createdImage(t, "-f", "vhdx", "FILE", "64M"),
 	} {
-		f.ok(f.FetchVolume(t.Context(), f.work(name, serve(t, text))))
+		f.ok(f.FetchVolume(t.Context(), f.volumeJob(name, serveImage(t, text))))
 		info := must(os.Stat(f.at(name)))
 		if owner := info.Sys().(*syscall.Stat_t); !bytes.Equal(f.content(name), text) || info.Mode() != 0o600 || owner.Gid != uint32(os.Getgid()) {
 			t.Errorf("%s: %v of group %d, %d bytes", name, info.Mode(), owner.Gid, info.Size())
@@ -92,7 +92,7 @@ func TestDownloadRefusedWithoutFreeSpace(t *testing.T) {
 	f.ok(f.ApplyPool(t.Context(), small.pool))
 	t.Cleanup(func() { f.ok(f.ReleasePool(context.WithoutCancel(t.Context()), small.pool)) })
 	text := append([]byte("\xeb\x63"), make([]byte, 8<<20-40<<10)...)
-	order := serve(t, text)
+	order := serveImage(t, text)
 	quiet := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for len(text) > 0 {
 			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
@@ -101,8 +101,8 @@ func TestDownloadRefusedWithoutFreeSpace(t *testing.T) {
 		}
 	}))
 	t.Cleanup(quiet.Close)
-	for what, o := range map[string]fleet.VolumeOrder{"of a known size": order, "without an end": {URL: quiet.URL, Checksum: order.Checksum}} {
-		err := small.FetchVolume(t.Context(), small.work("big.raw", o))
+	for what, o := range map[string]fleet.VolumeParams{"of a known size": order, "without an end": {URL: quiet.URL, Checksum: order.Checksum}} {
+		err := small.FetchVolume(t.Context(), small.volumeJob("big.raw", o))
 		if err == nil || !strings.Contains(err.Error(), "the pool has room for 7.6 MiB") {
 			t.Errorf("a download %s: %v", what, err)
 		}
@@ -116,7 +116,7 @@ func TestDownloadRefusedWithoutFreeSpace(t *testing.T) {
 func TestDiskRefusedFromNonImage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	valid := made(t, "-f", "qcow2", "FILE", "4M")
+	valid := createdImage(t, "-f", "qcow2", "FILE", "4M")
 	for name, c := range map[string]struct {
 		text []byte
 		want string
@@ -125,7 +125,7 @@ func TestDiskRefusedFromNonImage(t *testing.T) {
 		vm := f.vm()
 		vm.Spec.Disks = []fleet.Disk{f.disk("from-" + name)}
 		vm.Spec.Disks[0].Image = &fleet.Volref{PoolID: f.pool.ID, Volume: name}
-		if err := f.ApplyVM(t.Context(), order(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), c.want) {
+		if err := f.ApplyVM(t.Context(), applyJob(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -134,7 +134,7 @@ func TestDiskRefusedFromNonImage(t *testing.T) {
 	spoilt := bytes.Clone(valid)
 	copy(spoilt[40:48], "\x00\x00\x00\x7f\x00\x00\x00\x00") // the L1 table's offset is far outside the file
 	f.ok(os.WriteFile(f.at("whole.qcow2"), spoilt, 0o600))
-	err := f.CloneVolume(t.Context(), f.work("copy.qcow2", fleet.VolumeOrder{Source: "whole.qcow2"}))
+	err := f.CloneVolume(t.Context(), f.volumeJob("copy.qcow2", fleet.VolumeParams{Source: "whole.qcow2"}))
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "outside the file") {
 		t.Errorf("a clone of a corrupt image: %v", err)
 	}
@@ -150,7 +150,7 @@ func TestDownloadFromHostItselfRefused(t *testing.T) {
 	}
 	t.Cleanup(func() { b.Close() })
 	f := newFixtureOn(t, b)
-	err = f.FetchVolume(t.Context(), f.work("image.raw", serve(t, []byte("secret"))))
+	err = f.FetchVolume(t.Context(), f.volumeJob("image.raw", serveImage(t, []byte("secret"))))
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "fetchFrom") {
 		t.Errorf("from the host itself: %v", err)
 	}

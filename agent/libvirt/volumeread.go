@@ -16,30 +16,30 @@ func (b *Backend) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to f
 	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
-	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
+	at, err := localVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
 	if err != nil {
 		return err
 	}
 	if at.block() {
-		return hypervisor.VolumeNoFile(in.Pool.Name)
+		return hypervisor.RefuseBlockVolume(in.Pool.Name)
 	}
-	unlock, err := b.volumeLocks.share(ctx, at.path())
+	unlock, err := b.volumeLocks.lockShared(ctx, at.path())
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer unlock()
-	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		pool, err := b.ownPool(ctx, c, in.Pool)
 		if err != nil {
 			return err
 		}
-		w := &working{Backend: b, place: at, c: c, in: in, pool: pool}
+		w := &volumeJob{Backend: b, localVolume: at, c: c, in: in, pool: pool}
 		f, err := w.volumeFile(ctx, w.c, at)
 		switch {
 		case err != nil:
 			return err
 		case f.RefersTo != "":
-			return hypervisor.VolumeOnOthers(in.Name, f.RefersTo)
+			return hypervisor.RefuseVolumeWithBackingFile(in.Name, f.RefersTo)
 		}
 		if err := w.refuseRunning(ctx, at, f.id); err != nil {
 			return err
@@ -52,8 +52,8 @@ func (b *Backend) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to f
 		if _, err := w.read(ctx, at, "sending "+in.Name, held); err != nil {
 			return err
 		}
-		if held.Taken != f.bytes {
-			return hypervisor.VolumeChanged(in.Name)
+		if held.Written != f.bytes {
+			return hypervisor.RefuseChangedVolume(in.Name)
 		}
 		return held.Flush()
 	}))

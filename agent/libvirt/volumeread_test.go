@@ -29,7 +29,7 @@ func TestChangedFileNotSentCompletely(t *testing.T) {
 			f.ok(errors.Join(write(file), file.Close()))
 		}}
 		var size int64
-		err := f.ReadVolume(t.Context(), f.work("data", fleet.VolumeOrder{}), func(n int64) (io.Writer, error) { size = n; return got, nil })
+		err := f.ReadVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{}), func(n int64) (io.Writer, error) { size = n; return got, nil })
 		if err == nil || size != 4<<20 || int64(got.Len()) >= size {
 			t.Errorf("written %s: %d bytes announced, %d sent: %v", how, size, got.Len(), err)
 		}
@@ -37,7 +37,7 @@ func TestChangedFileNotSentCompletely(t *testing.T) {
 	// The file's length reveals a change between the first check and the first read.
 	f.ok(os.Truncate(f.at("data"), 4<<20))
 	var got bytes.Buffer
-	err := f.ReadVolume(t.Context(), f.work("data", fleet.VolumeOrder{}), func(int64) (io.Writer, error) {
+	err := f.ReadVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{}), func(int64) (io.Writer, error) {
 		return &got, os.Truncate(f.at("data"), 5<<20)
 	})
 	if err == nil {

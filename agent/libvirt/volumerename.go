@@ -16,12 +16,12 @@ import (
 // RenameVolume implements hypervisor.Storage. libvirt cannot rename volumes, so the agent renames the file of a file
 // pool's volume.
 func (b *Backend) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.onVolume(ctx, "rename", in, (*working).noRename, func(ctx context.Context, w *working) error {
-		from := place{pool: in.Pool, volume: in.Order.Source}
+	return b.runVolumeJob(ctx, "rename", in, (*volumeJob).refuseRename, func(ctx context.Context, w *volumeJob) error {
+		from := localVolume{pool: in.Pool, volume: in.Order.Source}
 		if !fleet.IsVolumeName(from.volume) || from.volume == pooldir.Marker || from.volume == w.volume {
 			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be renamed.", in.Order.Source)
 		}
-		unlock, err := b.volumeLocks.alone(ctx, from.path())
+		unlock, err := b.volumeLocks.lockExclusive(ctx, from.path())
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func (b *Backend) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) er
 				return err
 			}
 		}
-		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(from.path(), w.path()) }); err != nil {
+		if _, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(from.path(), w.path()) }); err != nil {
 			return fmt.Errorf("remove the old name: %w", err)
 		}
 		w.refreshPool(ctx, w.c, w.pool)
@@ -43,33 +43,33 @@ func (b *Backend) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) er
 	})
 }
 
-func (w *working) noRename(context.Context) error { return hypervisor.VolumeNamed(w.place.pool.Name) }
+func (w *volumeJob) refuseRename(context.Context) error { return hypervisor.RefuseVolumeRename(w.localVolume.pool.Name) }
 
 // rename renames an unused file. It first records the file's identity, so that a retried job recognizes the file.
-func (w *working) rename(ctx context.Context, from place) error {
-	f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(from.path()) })
+func (w *volumeJob) rename(ctx context.Context, from localVolume) error {
+	f, err := withinLookPatience(ctx, func() (volumeFile, error) { return readVolume(from.path()) })
 	switch {
 	case isMissing(err):
 		return hypervisor.NoVolume(from.volume, from.pool.Name)
 	case err != nil && (f.id == (fileID{}) || errors.Is(err, errNotRegular)):
-		return notPlain(from, err)
+		return translateReadError(from, err)
 	}
 	if fleet.IsRawName(from.volume) != fleet.IsRawName(w.volume) && (err != nil || f.Format != fleet.Raw) {
-		return hypervisor.VolumeEnding(w.volume, cmp.Or(f.Format, "qcow2"))
+		return hypervisor.RefuseVolumeSuffix(w.volume, cmp.Or(f.Format, "qcow2"))
 	}
-	if err := w.unused(ctx, w.c, from, f.id); err != nil {
+	if err := w.checkUnusedVolume(ctx, w.c, from, f.id); err != nil {
 		return err
 	}
-	word, err := bounded(ctx, func() (string, error) { return fileWord(from.path()) })
+	word, err := withinLookPatience(ctx, func() (string, error) { return inodeText(from.path()) })
 	if err != nil {
 		return err
 	}
-	if err := w.in.Whole(word); err != nil {
+	if err := w.in.RecordFile(word); err != nil {
 		return err
 	}
-	_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, renameNoReplace(from.path(), w.path()) })
+	_, err = withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, renameNoReplace(from.path(), w.path()) })
 	if errors.Is(err, fs.ErrExist) {
-		return hypervisor.VolumeTaken(w.volume, w.place.pool.Name)
+		return hypervisor.RefuseTakenVolumeName(w.volume, w.localVolume.pool.Name)
 	}
 	return err
 }

@@ -29,7 +29,7 @@ type uploadSum struct {
 // resumable is the unfinished file of an upload that can be resumed. The file's head is stored after the end of the
 // file. Two alternating checkpoints follow, so that a torn write leaves the other checkpoint intact.
 type resumable struct {
-	headless
+	withheldHeadFile
 	pool         string // the pool's name, for errors
 	upload       fleet.UploadID
 	total        int64
@@ -50,18 +50,18 @@ type checkpoint struct {
 }
 
 // newResumable returns the state of a new upload.
-func newResumable(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) *resumable {
-	return &resumable{headless: headless{f: f}, pool: pool, upload: o.Upload, total: o.SizeBytes, sum: sum, checkpointed: -1}
+func newResumable(f *os.File, pool string, o fleet.VolumeParams, sum uploadSum) *resumable {
+	return &resumable{withheldHeadFile: withheldHeadFile{f: f}, pool: pool, upload: o.Upload, total: o.SizeBytes, sum: sum, checkpointed: -1}
 }
 
 // completeResumable returns a complete file that only needs its final name.
-func completeResumable(f *os.File, o fleet.VolumeOrder) *resumable {
-	return &resumable{headless: headless{f: f, size: o.SizeBytes}, upload: o.Upload, total: o.SizeBytes, settled: true}
+func completeResumable(f *os.File, o fleet.VolumeParams) *resumable {
+	return &resumable{withheldHeadFile: withheldHeadFile{f: f, size: o.SizeBytes}, upload: o.Upload, total: o.SizeBytes, settled: true}
 }
 
 // readResumable returns the progress of the upload's unfinished file. It returns nil if the file belongs to another
 // upload.
-func readResumable(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) (*resumable, error) {
+func readResumable(f *os.File, pool string, o fleet.VolumeParams, sum uploadSum) (*resumable, error) {
 	p := newResumable(f, pool, o, sum)
 	var newest checkpoint
 	found := false
@@ -115,12 +115,12 @@ func (p *resumable) Size() int64 { return p.size }
 // storage.
 func (p *resumable) Write(b []byte) (int, error) {
 	p.synced = p.size // suppresses the sync of headless, because Keep syncs
-	n, err := p.headless.Write(b)
+	n, err := p.withheldHeadFile.Write(b)
 	if p.sum.hash != nil {
 		p.sum.hash.Write(b[:n])
 	}
 	if err != nil || p.size-p.checkpointed < checkpointEvery {
-		return n, outOfRoom(p.pool, err)
+		return n, translateNoSpace(p.pool, err)
 	}
 	select {
 	case err := <-p.writing:
@@ -154,7 +154,7 @@ func (p *resumable) Keep() error {
 	}
 	if err != nil {
 		p.checkpointed = -1
-		return outOfRoom(p.pool, fmt.Errorf("sync the upload: %w", err))
+		return translateNoSpace(p.pool, fmt.Errorf("sync the upload: %w", err))
 	}
 	return nil
 }

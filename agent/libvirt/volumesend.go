@@ -18,52 +18,52 @@ func (b *Backend) SendVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
-	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
+	at, err := localVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
 	if err != nil {
 		return err
 	}
-	unlock, err := b.volumeLocks.share(ctx, at.path())
+	unlock, err := b.volumeLocks.lockShared(ctx, at.path())
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer unlock()
-	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		pool, err := b.ownPool(ctx, c, in.Pool)
 		if err != nil {
 			return err
 		}
 		if at.block() {
-			return filesAlone(in.Pool)
+			return errNotFilePool(in.Pool)
 		}
-		w := &working{Backend: b, place: at, c: c, in: in, pool: pool}
+		w := &volumeJob{Backend: b, localVolume: at, c: c, in: in, pool: pool}
 		return w.send(ctx)
 	}))
 }
 
 // send sends the file that it opened, even if another file gets the path during the transfer.
-func (w *working) send(ctx context.Context) error {
-	before, err := w.volumeFile(ctx, w.c, w.place)
+func (w *volumeJob) send(ctx context.Context) error {
+	before, err := w.volumeFile(ctx, w.c, w.localVolume)
 	if err != nil {
 		return err
 	}
-	if err := w.refuseRunning(ctx, w.place, before.id); err != nil {
+	if err := w.refuseRunning(ctx, w.localVolume, before.id); err != nil {
 		return err
 	}
-	sound, err := w.imageIn(ctx, w.c, w.place)
+	sound, err := w.imageIn(ctx, w.c, w.localVolume)
 	if err != nil {
 		return err
 	}
-	if err := sound.Clonable(w.volume); err != nil {
+	if err := sound.CheckClonable(w.volume); err != nil {
 		return err
 	}
-	err = patiently(ctx, func() error {
+	err = waitUnlessHung(ctx, func() error {
 		f, err := openImage(w.path(), false)
 		if err != nil {
-			return notPlain(w.place, err)
+			return translateReadError(w.localVolume, err)
 		}
 		defer f.Close()
 		if info, err := f.Stat(); err != nil || identityOf(info) != before.id {
-			return errors.Join(err, hypervisor.VolumeChanged(w.volume))
+			return errors.Join(err, hypervisor.RefuseChangedVolume(w.volume))
 		}
 		return w.in.Send(ctx, w.failIfChanged(before, transfer.File(f, before.bytes)), before.bytes)
 	})
@@ -72,17 +72,17 @@ func (w *working) send(ctx context.Context) error {
 
 // failIfChanged returns pieces that fail at the end if the file changed during the transfer, so that the receiver never
 // gets the checksum.
-func (w *working) failIfChanged(before volumeFile, pieces transfer.Pieces) transfer.Pieces {
+func (w *volumeJob) failIfChanged(before volumeFile, pieces transfer.Pieces) transfer.Pieces {
 	return func(ctx context.Context, do func(int64, []byte, int64) error) error {
 		if err := pieces(ctx, do); err != nil {
 			return err
 		}
-		if err := w.refuseRunning(ctx, w.place, before.id); err != nil {
+		if err := w.refuseRunning(ctx, w.localVolume, before.id); err != nil {
 			return err
 		}
-		after, err := w.volumeFile(ctx, w.c, w.place)
+		after, err := w.volumeFile(ctx, w.c, w.localVolume)
 		if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
-			err = hypervisor.VolumeChanged(w.volume)
+			err = hypervisor.RefuseChangedVolume(w.volume)
 		}
 		return err
 	}
@@ -90,12 +90,12 @@ func (w *working) failIfChanged(before volumeFile, pieces transfer.Pieces) trans
 
 // ReceiveVolume implements hypervisor.Storage.
 func (b *Backend) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.onVolume(ctx, "receive", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
+	return b.runVolumeJob(ctx, "receive", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
 		there, err := w.alreadyMade(ctx)
 		if err != nil || there {
 			return err
 		}
-		var received hypervisor.Arrived
+		var received hypervisor.ReceivedFile
 		err = w.makeVolume(ctx, func() error {
 			received, err = w.receiveFile(ctx)
 			return err
@@ -103,26 +103,26 @@ func (b *Backend) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) e
 		if err != nil {
 			return err
 		}
-		id, err := bounded(ctx, func() (volumeID, error) { return identifyVolume(w.path()), nil })
+		id, err := withinLookPatience(ctx, func() (volumeID, error) { return identifyVolume(w.path()), nil })
 		if err != nil {
 			return err
 		}
-		return in.Hashed(hypervisor.Hashed{Ref: w.ref(), SHA256: received.SHA256(), Stamp: id.stamp()})
+		return in.RecordChecksums(hypervisor.VolumeChecksum{Ref: w.ref(), SHA256: received.SHA256(), Stamp: id.stamp()})
 	})
 }
 
 // receiveFile receives into the unfinished file and inspects the file before it becomes a volume.
-func (w *working) receiveFile(ctx context.Context) (hypervisor.Arrived, error) {
+func (w *volumeJob) receiveFile(ctx context.Context) (hypervisor.ReceivedFile, error) {
 	type opened struct {
 		f    *os.File
 		room int64
 	}
-	o, err := bounded(ctx, func() (o opened, err error) { o.f, o.room, err = w.newPartial(); return o, err })
+	o, err := withinLookPatience(ctx, func() (o opened, err error) { o.f, o.room, err = w.newPartial(); return o, err })
 	if err != nil {
-		return hypervisor.Arrived{}, err
+		return hypervisor.ReceivedFile{}, err
 	}
-	var received hypervisor.Arrived
-	err = patiently(ctx, func() error {
+	var received hypervisor.ReceivedFile
+	err = waitUnlessHung(ctx, func() error {
 		defer o.f.Close()
 		var err error
 		received, err = w.receiveInto(ctx, o.f, o.room)
@@ -132,16 +132,16 @@ func (w *working) receiveFile(ctx context.Context) (hypervisor.Arrived, error) {
 }
 
 // receiveInto receives the file, verifies its checksum and inspects it.
-func (w *working) receiveInto(ctx context.Context, f *os.File, room int64) (hypervisor.Arrived, error) {
+func (w *volumeJob) receiveInto(ctx context.Context, f *os.File, room int64) (hypervisor.ReceivedFile, error) {
 	to := &incoming{f: f}
 	received, err := w.in.Arrive(ctx, to, room)
 	if err != nil {
 		return received, err
 	}
 	if want, has := strings.CutPrefix(w.in.Order.Checksum, "sha256:"); has && want != received.SHA256() {
-		return received, hypervisor.CopyDiffers(w.volume, received.SHA256(), want)
+		return received, hypervisor.RefuseDifferentCopy(w.volume, received.SHA256(), want)
 	}
-	head := &headless{f: f, head: to.head[:min(received.Bytes, headBytes)], size: received.Bytes}
+	head := &withheldHeadFile{f: f, head: to.head[:min(received.Bytes, headBytes)], size: received.Bytes}
 	if err := w.accept(ctx, head, "sent", f.Sync); err != nil {
 		return received, err
 	}
@@ -149,7 +149,7 @@ func (w *working) receiveInto(ctx context.Context, f *os.File, room int64) (hype
 		return received, nil
 	}
 	return received, transfer.Check(ctx, f, received.Bytes, received.Sum, &transfer.Meter{Total: received.Bytes, Report: func(done, total, rate int64) {
-		w.in.Progress(hypervisor.Copied("reading back the received file", done, total, rate))
+		w.in.Progress(hypervisor.FormatCopyProgress("reading back the received file", done, total, rate))
 	}})
 }
 

@@ -17,7 +17,7 @@ import (
 // UploadVolume implements hypervisor.Storage. An interrupted upload leaves its data under the unfinished name. A
 // refused upload leaves no file.
 func (b *Backend) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.onVolume(ctx, "upload", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
+	return b.runVolumeJob(ctx, "upload", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
 		there, err := w.alreadyMade(ctx)
 		if err != nil || there {
 			return err
@@ -31,7 +31,7 @@ func (b *Backend) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) er
 			err = w.finish(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			w.tidy(ctx)
+			w.removeUnfinished(ctx)
 		}
 		if err == nil {
 			w.refreshPool(ctx, w.c, w.pool)
@@ -60,7 +60,7 @@ func unlessHung(ctx context.Context, f func() error) error {
 
 // openUpload opens the upload's unfinished file or creates a new one. The pool must have space for the whole upload
 // before a new file is created.
-func (w *working) openUpload(ctx context.Context) (*resumable, error) {
+func (w *volumeJob) openUpload(ctx context.Context) (*resumable, error) {
 	o := w.in.Order
 	algorithm, digest, known := fleet.ParseChecksum(o.Checksum)
 	if !known || o.SizeBytes <= 0 || o.Upload == "" {
@@ -79,9 +79,9 @@ func (w *working) openUpload(ctx context.Context) (*resumable, error) {
 		if err != nil {
 			return nil, err
 		}
-		to := newResumable(f, w.place.pool.Name, o, sum)
+		to := newResumable(f, w.localVolume.pool.Name, o, sum)
 		if o.SizeBytes > room {
-			err = fetch.NoRoom("upload", fleet.Bytes(o.SizeBytes), room)
+			err = fetch.NoRoomError("upload", fleet.Bytes(o.SizeBytes), room)
 		} else {
 			err = to.Keep()
 		}
@@ -93,8 +93,8 @@ func (w *working) openUpload(ctx context.Context) (*resumable, error) {
 }
 
 // continueUpload returns the upload's unfinished file with its progress. It returns nil if there is none.
-func (w *working) continueUpload(sum uploadSum) (_ *resumable, err error) {
-	root, err := os.OpenRoot(w.place.pool.Spec.Path)
+func (w *volumeJob) continueUpload(sum uploadSum) (_ *resumable, err error) {
+	root, err := os.OpenRoot(w.localVolume.pool.Spec.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +113,11 @@ func (w *working) continueUpload(sum uploadSum) (_ *resumable, err error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := readResumable(f, w.place.pool.Name, w.in.Order, sum)
-	if err == nil && to == nil && w.in.Made != "" && info.Size() == w.in.Order.SizeBytes {
+	to, err := readResumable(f, w.localVolume.pool.Name, w.in.Order, sum)
+	if err == nil && to == nil && w.in.RecordedFile != "" && info.Size() == w.in.Order.SizeBytes {
 		// The earlier attempt was interrupted just before its end. The data was received and inspected; only the final
 		// name is missing.
-		if word, err := fileWord(w.partial().path()); err == nil && word == w.in.Made {
+		if word, err := inodeText(w.partial().path()); err == nil && word == w.in.RecordedFile {
 			to = completeResumable(f, w.in.Order)
 		}
 	}
@@ -128,25 +128,25 @@ func (w *working) continueUpload(sum uploadSum) (_ *resumable, err error) {
 }
 
 // receive receives the missing data and then inspects the file like a download.
-func (w *working) receive(ctx context.Context, to *resumable) error {
+func (w *volumeJob) receive(ctx context.Context, to *resumable) error {
 	defer func() { _ = to.close() }()
 	if !to.settled {
-		err := upload.Receive(ctx, w.in.Sent, w.in.Order.SizeBytes, to, func(done, total, rate int64) { w.in.Progress(hypervisor.Downloaded(done, total, rate)) })
+		err := upload.Receive(ctx, w.in.UploadConns, w.in.Order.SizeBytes, to, func(done, total, rate int64) { w.in.Progress(hypervisor.FormatDownloadProgress(done, total, rate)) })
 		if err != nil {
 			return err
 		}
 		if got := to.sum.text(); got != to.sum.want {
-			return upload.Differs(to.sum.algorithm, got, to.sum.want)
+			return upload.ChecksumMismatch(to.sum.algorithm, got, to.sum.want)
 		}
 	}
 	_, err := within(ctx, func() (struct{}, error) {
-		return struct{}{}, w.accept(ctx, &to.headless, "uploaded", func() error {
+		return struct{}{}, w.accept(ctx, &to.withheldHeadFile, "uploaded", func() error {
 			return to.settle(func() error {
-				file, err := fileWord(w.partial().path())
+				file, err := inodeText(w.partial().path())
 				if err != nil {
 					return err
 				}
-				return w.in.Whole(file)
+				return w.in.RecordFile(file)
 			})
 		})
 	})

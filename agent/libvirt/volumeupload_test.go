@@ -34,8 +34,8 @@ func TestUploadRefusedWithoutFreeSpace(t *testing.T) {
 		conns, ended = make(chan io.ReadWriteCloser), make(chan error, 1)
 		go func() {
 			ended <- small.UploadVolume(t.Context(), hypervisor.VolumeWork{
-				Pool: small.pool, Name: "image.raw", Order: fleet.VolumeOrder{Upload: "u", SizeBytes: size}, Sent: conns,
-				Whole: func(string) error { return nil }, Progress: func(int, string) {},
+				Pool: small.pool, Name: "image.raw", Order: fleet.VolumeParams{Upload: "u", SizeBytes: size}, UploadConns: conns,
+				RecordFile: func(string) error { return nil }, Progress: func(int, string) {},
 			})
 		}()
 		return conns, ended

@@ -30,7 +30,7 @@ type volumeUser struct {
 
 // volumeUsers returns the domains that currently use the file under any path. It does not use a cache. It returns an
 // error if storage that may have a user's disk does not answer.
-func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) ([]volumeUser, error) {
+func (b *Backend) volumeUsers(ctx context.Context, c *conn, p localVolume, id fileID) ([]volumeUser, error) {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 	}
 	var out []volumeUser
 	for _, s := range all {
-		for _, use := range usesOf(s) {
+		for _, use := range filesUsedBy(s) {
 			at := dirs.path(use.path)
 			if !filepath.IsAbs(at) {
 				if pool := dirs.unknown(at); pool != "" && !complete && b.mayHavePool(ctx, pool) {
@@ -53,7 +53,7 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 				}
 				continue
 			}
-			chain, err := bounded(ctx, func() ([]fileID, error) { return chainOf(at, use.opaque), nil })
+			chain, err := withinLookPatience(ctx, func() ([]fileID, error) { return chainOf(at, use.opaque), nil })
 			if err != nil {
 				return nil, fleet.Errorf(fleet.Unavailable, "The storage of the file %s, which the VM %s uses, does not answer, so it is unknown whether this file is %s. Try again when the storage answers.",
 					filepath.Base(at), s.ref.Name, p.volume)
@@ -73,29 +73,29 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 }
 
 // usesOf returns the files that the domain's definitions name.
-func usesOf(s sighted) []struct {
-	held
+func filesUsedBy(s observedDomain) []struct {
+	diskFile
 	usage usage
 } {
 	type use = struct {
-		held
+		diskFile
 		usage usage
 	}
 	var out []use
-	disks := s.held()
+	disks := s.diskFiles()
 	for _, h := range disks {
-		out = append(out, use{h, h.use()})
+		out = append(out, use{h, h.fileUsage()})
 	}
 	for _, f := range s.files() {
-		if !slices.ContainsFunc(disks, func(h held) bool { return h.path == f }) {
-			out = append(out, use{held{path: f, opaque: true}, usedAsMedium})
+		if !slices.ContainsFunc(disks, func(h diskFile) bool { return h.path == f }) {
+			out = append(out, use{diskFile{path: f, opaque: true}, usedAsMedium})
 		}
 	}
 	return out
 }
 
 // bounded runs f like within, with the limit lookPatience.
-func bounded[T any](ctx context.Context, f func() (T, error)) (T, error) {
+func withinLookPatience[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	return within(ctx, f)
@@ -109,16 +109,16 @@ func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
 	if err != nil {
 		return true
 	}
-	defer c.hangUp()
+	defer c.disconnect()
 	_, err = lookupPool(ctx, c, name)
 	return !is(err, golibvirt.ErrNoStoragePool)
 }
 
 // currentPoolDirs reads the directories of libvirt's pools if a domain names a disk by pool and volume; otherwise it
 // returns none. complete reports that the list has every pool.
-func (b *Backend) currentPoolDirs(ctx context.Context, all []sighted) (dirs poolDirs, complete bool, err error) {
+func (b *Backend) currentPoolDirs(ctx context.Context, all []observedDomain) (dirs poolDirs, complete bool, err error) {
 	byPool := func(f string) bool { return strings.HasPrefix(f, volumePrefix) }
-	if !slices.ContainsFunc(all, func(s sighted) bool { return slices.ContainsFunc(s.files(), byPool) }) {
+	if !slices.ContainsFunc(all, func(s observedDomain) bool { return slices.ContainsFunc(s.files(), byPool) }) {
 		return nil, true, nil
 	}
 	return b.allPoolDirs(ctx)
@@ -134,9 +134,9 @@ func (b *Backend) allPoolDirs(ctx context.Context) (dirs poolDirs, complete bool
 	if err != nil {
 		return nil, false, err
 	}
-	defer c.hangUp()
+	defer c.disconnect()
 	dirs, err = call(soon, c, listPoolDirs)
-	if err == nil || answered(err) || ctx.Err() != nil {
+	if err == nil || isLibvirtError(err) || ctx.Err() != nil {
 		if err != nil {
 			err = fmt.Errorf("read the directories of the host's pools: %w", err)
 		}
@@ -146,7 +146,7 @@ func (b *Backend) allPoolDirs(ctx context.Context) (dirs poolDirs, complete bool
 	if readErr != nil {
 		return nil, false, fmt.Errorf("read the directories of the host's pools: %w", errors.Join(err, readErr))
 	}
-	for name, at := range b.files.pools.sight().value {
+	for name, at := range b.files.pools.state().value {
 		if _, known := defined[name]; !known {
 			defined[name] = at
 		}
@@ -182,7 +182,7 @@ func definedPoolDirs(dir string) (poolDirs, error) {
 }
 
 // backedBy returns the name of a volume in the host's pools that is backed by the file. It is empty if there is none.
-func (b *Backend) backedBy(ctx context.Context, c *conn, p place, id fileID) (string, error) {
+func (b *Backend) backedBy(ctx context.Context, c *conn, p localVolume, id fileID) (string, error) {
 	is, err := b.formatsNow(ctx, c)
 	if err != nil {
 		return "", err
@@ -195,7 +195,7 @@ func (b *Backend) backedBy(ctx context.Context, c *conn, p place, id fileID) (st
 		if dir.path == "" || dir.blocks != nil {
 			continue
 		}
-		name, err := bounded(ctx, func() (string, error) { return findOverlay(dir.path, id, is) })
+		name, err := withinLookPatience(ctx, func() (string, error) { return findOverlay(dir.path, id, is) })
 		if err != nil {
 			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be read, so it is unknown whether one of its volumes is backed by %s. Repair the pool, or remove the pool from this host: %s", pool, p.volume, err)
 		}
@@ -221,7 +221,7 @@ func findOverlay(dir string, id fileID, is formats) (string, error) {
 			continue
 		}
 		at := filepath.Join(dir, e.Name())
-		chain := chainOf(at, is.isRaw(at, identify(at)))
+		chain := chainOf(at, is.isRaw(at, fileIDAt(at)))
 		if i := slices.Index(chain, id); i > 0 {
 			return e.Name(), nil
 		}
@@ -240,8 +240,8 @@ type volumeFile struct {
 
 // volumeFile reads the file of a volume, which must be a regular file of its pool. If a definition has the volume as
 // raw, volumeFile ignores the content, which the guest wrote.
-func (b *Backend) volumeFile(ctx context.Context, c *conn, p place) (volumeFile, error) {
-	f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(p.path()) })
+func (b *Backend) volumeFile(ctx context.Context, c *conn, p localVolume) (volumeFile, error) {
+	f, err := withinLookPatience(ctx, func() (volumeFile, error) { return readVolume(p.path()) })
 	if isMissing(err) {
 		return f, hypervisor.NoVolume(p.volume, p.pool.Name)
 	}
@@ -255,7 +255,7 @@ func (b *Backend) volumeFile(ctx context.Context, c *conn, p place) (volumeFile,
 		}
 	}
 	if err != nil {
-		return f, notPlain(p, err)
+		return f, translateReadError(p, err)
 	}
 	return f, nil
 }
@@ -277,42 +277,42 @@ func readVolume(path string) (volumeFile, error) {
 // unused refuses a volume that has a user. Users are running and stopped domains of the host that name the volume as a
 // disk, a backing file or a medium; volumes backed by this volume; and any QEMU, also on another host, that has the
 // file open.
-func (b *Backend) unused(ctx context.Context, c *conn, p place, id fileID) error {
+func (b *Backend) checkUnusedVolume(ctx context.Context, c *conn, p localVolume, id fileID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
 		return err
 	}
 	if len(users) > 0 {
-		return hypervisor.VolumeUsed(p.volume, users[0].domain)
+		return hypervisor.RefuseUsedVolume(p.volume, users[0].domain)
 	}
 	other, err := b.backedBy(ctx, c, p, id)
 	if err != nil {
 		return err
 	}
 	if other != "" {
-		return hypervisor.VolumeBase(p.volume, other)
+		return hypervisor.RefuseBackingVolume(p.volume, other)
 	}
-	return notOpen(ctx, p)
+	return checkNotOpen(ctx, p)
 }
 
 // unwritten refuses a volume that a running guest may write to. Stopped guests do not write, and guests only read a
 // medium.
-func (b *Backend) unwritten(ctx context.Context, c *conn, p place, id fileID) error {
+func (b *Backend) checkUnwritten(ctx context.Context, c *conn, p localVolume, id fileID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
 		return err
 	}
 	for _, u := range users {
 		if u.running && u.usage != usedAsMedium {
-			return hypervisor.VolumeRuns(p.volume, u.domain)
+			return hypervisor.RefuseVolumeOfRunningVM(p.volume, u.domain)
 		}
 	}
 	return nil
 }
 
 // notOpen returns an error if a QEMU has the volume open.
-func notOpen(ctx context.Context, p place) error {
-	open, err := bounded(ctx, func() (bool, error) { return openByQEMU(p.path()) })
+func checkNotOpen(ctx context.Context, p localVolume) error {
+	open, err := withinLookPatience(ctx, func() (bool, error) { return openByQEMU(p.path()) })
 	if err != nil {
 		return fmt.Errorf("check whether %s is in use: %w", p.volume, err)
 	}
@@ -324,7 +324,7 @@ func notOpen(ctx context.Context, p place) error {
 
 // agreed returns libvirt's volume for a file with the header h. It fails if libvirt and h have different formats,
 // because libvirt and QEMU use the format from the pool's last refresh.
-func (b *Backend) agreed(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, h header) (golibvirt.StorageVol, error) {
+func (b *Backend) checkSameFormat(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, h header) (golibvirt.StorageVol, error) {
 	for refreshed := false; ; refreshed = true {
 		volume, format, err := volumeFormat(ctx, c, pool, name)
 		switch {

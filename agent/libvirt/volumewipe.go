@@ -14,27 +14,27 @@ import (
 // WipeVolume implements hypervisor.Storage. It overwrites all data of the file, including qcow2 metadata, with zeros
 // and then creates an empty qcow2 volume. It ends as soon as ctx ends; the data overwritten until then is lost.
 func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.onVolume(ctx, "wipe", in, (*working).wipeBlock, func(ctx context.Context, w *working) error {
-		f, err := w.volumeFile(ctx, w.c, w.place)
+	return b.runVolumeJob(ctx, "wipe", in, (*volumeJob).wipeBlock, func(ctx context.Context, w *volumeJob) error {
+		f, err := w.volumeFile(ctx, w.c, w.localVolume)
 		if err != nil {
 			return err
 		}
 		if f.RefersTo != "" {
 			return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so only a part of its data would be wiped. Delete the volume instead.", w.volume, f.RefersTo)
 		}
-		if err := w.unused(ctx, w.c, w.place, f.id); err != nil {
+		if err := w.checkUnusedVolume(ctx, w.c, w.localVolume, f.id); err != nil {
 			return err
 		}
 		if f.Format == "qcow2" && f.Encrypted {
 			return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, but a wiped volume would not be encrypted. Delete the volume instead.", w.volume)
 		}
 		if f.Format != fleet.Raw {
-			if _, err := w.agreed(ctx, w.c, w.pool, w.volume, f.header); err != nil {
+			if _, err := w.checkSameFormat(ctx, w.c, w.pool, w.volume, f.header); err != nil {
 				return err
 			}
 		}
 		in.Progress(0, "overwriting with zeros: "+w.volume)
-		if err := patiently(ctx, func() error { return w.zero(ctx, f) }); err != nil {
+		if err := waitUnlessHung(ctx, func() error { return w.overwriteWithZeros(ctx, f) }); err != nil {
 			return err
 		}
 		if f.Format != "qcow2" {
@@ -45,8 +45,8 @@ func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 }
 
 // zero overwrites the file that was checked. It refuses another file at the same path.
-func (w *working) zero(ctx context.Context, was volumeFile) (err error) {
-	root, err := os.OpenRoot(w.place.pool.Spec.Path)
+func (w *volumeJob) overwriteWithZeros(ctx context.Context, was volumeFile) (err error) {
+	root, err := os.OpenRoot(w.localVolume.pool.Spec.Path)
 	if err != nil {
 		return err
 	}
@@ -67,13 +67,13 @@ func (w *working) zero(ctx context.Context, was volumeFile) (err error) {
 }
 
 // recreate replaces the wiped file by an empty volume. It fails if another file has replaced the wiped one.
-func (w *working) recreate(ctx context.Context, was volumeFile) error {
+func (w *volumeJob) recreate(ctx context.Context, was volumeFile) error {
 	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
 		return err
 	}
-	err := w.define(ctx, newVolume{format: was.Format, size: was.Size})
+	err := w.createEmpty(ctx, newVolume{format: was.Format, size: was.Size})
 	if err == nil {
-		_, err = bounded(ctx, func() (struct{}, error) {
+		_, err = withinLookPatience(ctx, func() (struct{}, error) {
 			if info, err := os.Lstat(w.path()); err != nil && !isMissing(err) || err == nil && identityOf(info) != was.id {
 				return struct{}{}, errors.Join(err, fleet.Errorf(fleet.Conflict, "Another file replaced the volume %s during the job. That file was not changed.", w.volume))
 			}
@@ -81,7 +81,7 @@ func (w *working) recreate(ctx context.Context, was volumeFile) error {
 		})
 	}
 	if err != nil {
-		w.tidy(ctx)
+		w.removeUnfinished(ctx)
 		return fmt.Errorf("all data of the volume is wiped, but the empty volume was not created: %w", err)
 	}
 	w.refreshPool(ctx, w.c, w.pool)

@@ -35,7 +35,7 @@ func TestWipeKeepsReplacedFile(t *testing.T) {
 				}
 			}
 		}()
-		err := m.WipeVolume(t.Context(), m.work("wiped.qcow2", fleet.VolumeOrder{}))
+		err := m.WipeVolume(t.Context(), m.volumeJob("wiped.qcow2", fleet.VolumeParams{}))
 		close(over)
 		if !<-renamed {
 			continue

@@ -21,9 +21,9 @@ import (
 const tidyLimit = 20 * time.Second
 
 // working is a running job for a volume.
-type working struct {
+type volumeJob struct {
 	*Backend
-	place
+	localVolume
 	c    *conn
 	in   hypervisor.VolumeWork
 	pool golibvirt.StoragePool
@@ -33,39 +33,39 @@ type working struct {
 
 // onVolume runs a volume job under the volume's lock, after it has checked that the pool is active on the recorded
 // directory. It calls block for a block pool and do for a file pool.
-func (b *Backend) onVolume(ctx context.Context, verb string, in hypervisor.VolumeWork, block func(*working, context.Context) error, do func(context.Context, *working) error) error {
+func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.VolumeWork, block func(*volumeJob, context.Context) error, do func(context.Context, *volumeJob) error) error {
 	act := verb + " volume " + in.Name
 	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
-	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
+	at, err := localVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
 	if err == nil {
-		err = refuseGiven(in.Pool)
+		err = refuseFixedVolumes(in.Pool)
 	}
 	if err != nil {
 		return err
 	}
-	unlock, err := b.volumeLocks.alone(ctx, at.whole().path())
+	unlock, err := b.volumeLocks.lockExclusive(ctx, at.finalName().path())
 	if err != nil {
-		return inAct(act, err)
+		return wrapAction(act, err)
 	}
 	defer unlock()
-	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		pool, err := b.ownPool(ctx, c, in.Pool)
 		if err != nil {
 			return err
 		}
-		w := &working{Backend: b, place: at, c: c, in: in, pool: pool}
+		w := &volumeJob{Backend: b, localVolume: at, c: c, in: in, pool: pool}
 		defer b.volumeChanged(in.Pool)
 		if at.block() {
 			return block(w, ctx)
 		}
-		return outOfRoom(in.Pool.Name, do(ctx, w))
+		return translateNoSpace(in.Pool.Name, do(ctx, w))
 	}))
 }
 
 // outOfRoom replaces an out-of-space error by an error that says what to do.
-func outOfRoom(pool string, err error) error {
+func translateNoSpace(pool string, err error) error {
 	if !isFull(err) {
 		return err
 	}
@@ -83,7 +83,7 @@ func isFull(err error) bool {
 }
 
 // whole returns the place with the volume's final name.
-func (p place) whole() place {
+func (p localVolume) finalName() localVolume {
 	p.volume = strings.TrimSuffix(p.volume, partialSuffix)
 	return p
 }
@@ -92,13 +92,13 @@ func (p place) whole() place {
 // recorded directory, which the agent's settings must allow.
 func (b *Backend) ownPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt.StoragePool, error) {
 	none := golibvirt.StoragePool{}
-	if _, known := b.pools.book.Of(p); !known {
+	if _, known := b.pools.book.Record(p); !known {
 		return none, fleet.Errorf(fleet.Conflict, "The pool %s is not set up on this host. Assign the pool first.", p.Name)
 	}
-	if err := b.poolAllowed(ctx, p); err != nil {
+	if err := b.checkPoolAllowed(ctx, p); err != nil {
 		return none, err
 	}
-	if err := b.pools.answers(p.Name); err != nil {
+	if err := b.pools.checkAnswers(p.Name); err != nil {
 		return none, err
 	}
 	pool, x, err := findPool(ctx, c, p.Name)
@@ -106,7 +106,7 @@ func (b *Backend) ownPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt
 	case err != nil:
 		return none, err
 	case !sameSource(x, p.Spec):
-		return none, otherSource(p.Name, x)
+		return none, errOtherSource(p.Name, x)
 	}
 	active, err := poolActive(ctx, c, p.Name)
 	if err == nil && !active {
@@ -117,8 +117,8 @@ func (b *Backend) ownPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt
 
 // volumeChanged makes the next pool check re-read the pool, and drops cached facts about the pool's files.
 func (b *Backend) volumeChanged(p fleet.Pool) {
-	b.pools.changed(p.Name)
-	if !p.Spec.Kind.Is().Files {
+	b.pools.expirePool(p.Name)
+	if !p.Spec.Kind.Info().FilePool {
 		return
 	}
 	b.disks.expire(p.Spec.Path)
@@ -128,7 +128,7 @@ func (b *Backend) volumeChanged(p fleet.Pool) {
 
 // CreateVolume implements hypervisor.Storage.
 func (b *Backend) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.onVolume(ctx, "create", in, (*working).createBlock, func(ctx context.Context, w *working) error {
+	return b.runVolumeJob(ctx, "create", in, (*volumeJob).createBlock, func(ctx context.Context, w *volumeJob) error {
 		n := newVolume{format: in.Order.Format, size: in.Order.SizeBytes, full: in.Order.Full}
 		if n.format != "qcow2" && n.format != "raw" || n.size <= 0 {
 			return fleet.Errorf(fleet.Invalid, "A volume needs the format qcow2 or raw, and a size above 0.")
@@ -140,13 +140,13 @@ func (b *Backend) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) er
 			}
 			stop := watchCopy(w.partial().path(), total, func(percent int) { in.Progress(percent, note) })
 			defer stop()
-			return w.define(ctx, n)
+			return w.createEmpty(ctx, n)
 		})
 	})
 }
 
 // define makes libvirt create an empty volume under the unfinished name.
-func (w *working) define(ctx context.Context, n newVolume) error {
+func (w *volumeJob) createEmpty(ctx context.Context, n newVolume) error {
 	flags := golibvirt.StorageVolCreateFlags(0)
 	if n.full && n.format == "qcow2" {
 		// With the full size allocated, libvirt makes QEMU allocate the data, too.
@@ -160,12 +160,12 @@ func (w *working) define(ctx context.Context, n newVolume) error {
 
 // CloneVolume implements hypervisor.Storage.
 func (b *Backend) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.onVolume(ctx, "clone", in, (*working).cloneBlock, func(ctx context.Context, w *working) error {
+	return b.runVolumeJob(ctx, "clone", in, (*volumeJob).cloneBlock, func(ctx context.Context, w *volumeJob) error {
 		if !fleet.IsVolumeName(in.Order.Source) || in.Order.Source == in.Name {
 			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Order.Source)
 		}
-		from := place{pool: in.Pool, volume: in.Order.Source}
-		unlock, err := b.volumeLocks.share(ctx, from.path())
+		from := localVolume{pool: in.Pool, volume: in.Order.Source}
+		unlock, err := b.volumeLocks.lockShared(ctx, from.path())
 		if err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (b *Backend) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) err
 
 // makeVolume creates a volume under its unfinished name and renames the file when it is complete. A failure leaves no
 // file.
-func (w *working) makeVolume(ctx context.Context, fill func() error) error {
+func (w *volumeJob) makeVolume(ctx context.Context, fill func() error) error {
 	there, err := w.alreadyMade(ctx)
 	if err != nil || there {
 		return err
@@ -189,7 +189,7 @@ func (w *working) makeVolume(ctx context.Context, fill func() error) error {
 		err = w.finish(ctx)
 	}
 	if err != nil {
-		w.tidy(ctx)
+		w.removeUnfinished(ctx)
 		return err
 	}
 	w.refreshPool(ctx, w.c, w.pool)
@@ -197,53 +197,53 @@ func (w *working) makeVolume(ctx context.Context, fill func() error) error {
 }
 
 // alreadyMade reports whether this job has already created the volume. It refuses another volume with the same name.
-func (w *working) alreadyMade(ctx context.Context) (bool, error) {
-	file, err := bounded(ctx, func() (string, error) { return fileWord(w.path()) })
+func (w *volumeJob) alreadyMade(ctx context.Context) (bool, error) {
+	file, err := withinLookPatience(ctx, func() (string, error) { return inodeText(w.path()) })
 	switch {
 	case isMissing(err):
 		return false, nil
 	case err != nil:
 		return false, err
-	case w.in.Made != "" && file == w.in.Made: // the job was interrupted during the rename, when the file had both names
-		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(w.partial().path(), w.path()) })
+	case w.in.RecordedFile != "" && file == w.in.RecordedFile: // the job was interrupted during the rename, when the file had both names
+		_, err := withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(w.partial().path(), w.path()) })
 		return true, err
 	}
-	return false, hypervisor.VolumeTaken(w.volume, w.place.pool.Name)
+	return false, hypervisor.RefuseTakenVolumeName(w.volume, w.localVolume.pool.Name)
 }
 
 // finish records the file's identity and then renames the file to its final name, so that a retried job recognizes its
 // own file.
-func (w *working) finish(ctx context.Context) error {
+func (w *volumeJob) finish(ctx context.Context) error {
 	if err := w.checkRawName(ctx); err != nil {
 		return err
 	}
-	file, err := bounded(ctx, func() (string, error) { return fileWord(w.partial().path()) })
+	file, err := withinLookPatience(ctx, func() (string, error) { return inodeText(w.partial().path()) })
 	if err != nil {
 		return err
 	}
-	if err := w.in.Whole(file); err != nil {
+	if err := w.in.RecordFile(file); err != nil {
 		return err
 	}
-	_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(w.place) })
+	_, err = withinLookPatience(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(w.localVolume) })
 	return err
 }
 
 // checkRawName refuses a raw disk's name for a file of another format. Nothing probes the format of a file with such a
 // name.
-func (w *working) checkRawName(ctx context.Context) error {
+func (w *volumeJob) checkRawName(ctx context.Context) error {
 	if !fleet.IsRawName(w.volume) || w.guestData {
 		return nil
 	}
-	h, err := bounded(ctx, func() (header, error) { return readHeader(w.partial().path(), false) })
+	h, err := withinLookPatience(ctx, func() (header, error) { return readHeader(w.partial().path(), false) })
 	if err == nil && h.Format != fleet.Raw {
-		err = hypervisor.VolumeEnding(w.volume, h.Format)
+		err = hypervisor.RefuseVolumeSuffix(w.volume, h.Format)
 	}
 	return err
 }
 
 // fileWord returns the file's inode number as text. The number identifies the file in its directory, also after a
 // reboot of the host.
-func fileWord(path string) (string, error) {
+func inodeText(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return "", err
@@ -253,10 +253,10 @@ func fileWord(path string) (string, error) {
 
 // tidy removes the unfinished file. It only logs a failure, as while libvirt still writes the file. Then the next
 // attempt removes the file, or a user who sees it in the volume list.
-func (w *working) tidy(ctx context.Context) {
+func (w *volumeJob) removeUnfinished(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyLimit)
 	defer cancel()
-	err := w.order(ctx, func(ctx context.Context, c *conn) error { return w.removeVolume(ctx, c, w.partial()) })
+	err := w.withConn(ctx, func(ctx context.Context, c *conn) error { return w.removeVolume(ctx, c, w.partial()) })
 	if err != nil {
 		w.log.Warn("an unfinished volume cannot be removed yet", "pool", w.in.Pool.Name, "volume", w.partial().volume, "error", err)
 	}
@@ -264,23 +264,23 @@ func (w *working) tidy(ctx context.Context) {
 
 // GrowVolume implements hypervisor.Storage.
 func (b *Backend) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.onVolume(ctx, "grow", in, (*working).growBlockVolume, func(ctx context.Context, w *working) error {
-		f, err := w.volumeFile(ctx, w.c, w.place)
+	return b.runVolumeJob(ctx, "grow", in, (*volumeJob).growBlockVolume, func(ctx context.Context, w *volumeJob) error {
+		f, err := w.volumeFile(ctx, w.c, w.localVolume)
 		switch {
 		case err != nil:
 			return err
 		case f.Size == in.Order.SizeBytes:
 			return nil
 		case f.Size > in.Order.SizeBytes:
-			return hypervisor.VolumeShrinks(w.volume, f.Size, in.Order.SizeBytes)
+			return hypervisor.RefuseShrink(w.volume, f.Size, in.Order.SizeBytes)
 		}
 		if err := checkGrows(w.volume, f.header); err != nil {
 			return err
 		}
-		if err := w.unused(ctx, w.c, w.place, f.id); err != nil {
+		if err := w.checkUnusedVolume(ctx, w.c, w.localVolume, f.id); err != nil {
 			return err
 		}
-		return w.growTo(ctx, w.c, w.pool, w.place, f, in.Order.SizeBytes)
+		return w.growTo(ctx, w.c, w.pool, w.localVolume, f, in.Order.SizeBytes)
 	})
 }
 
@@ -299,21 +299,21 @@ func checkGrows(volume string, h header) error {
 
 // DeleteVolume implements hypervisor.Storage.
 func (b *Backend) DeleteVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.onVolume(ctx, "delete", in, (*working).deleteBlock, func(ctx context.Context, w *working) error {
-		f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(w.path()) })
+	return b.runVolumeJob(ctx, "delete", in, (*volumeJob).deleteBlock, func(ctx context.Context, w *volumeJob) error {
+		f, err := withinLookPatience(ctx, func() (volumeFile, error) { return readVolume(w.path()) })
 		var odd *os.PathError
 		switch {
 		case isMissing(err):
 			return w.dropDiskSecret(ctx, w.c, w.ref())
 		case errors.As(err, &odd) && errors.Is(err, errNotRegular):
-			return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s. Links, directories and devices are not deleted.", w.volume, w.place.pool.Name)
+			return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s. Links, directories and devices are not deleted.", w.volume, w.localVolume.pool.Name)
 		case err != nil && f.id == (fileID{}):
 			return fmt.Errorf("read the volume: %w", err)
 		}
-		if err := w.unused(ctx, w.c, w.place, f.id); err != nil {
+		if err := w.checkUnusedVolume(ctx, w.c, w.localVolume, f.id); err != nil {
 			return err
 		}
-		if err := w.removeVolume(ctx, w.c, w.place); err != nil {
+		if err := w.removeVolume(ctx, w.c, w.localVolume); err != nil {
 			return err
 		}
 		return w.dropDiskSecret(ctx, w.c, w.ref())

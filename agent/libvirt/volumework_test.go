@@ -22,17 +22,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (f fixture) work(name string, o fleet.VolumeOrder) hypervisor.VolumeWork {
-	return hypervisor.VolumeWork{Pool: f.pool, Name: name, Order: o, Whole: func(string) error { return nil }, Progress: func(int, string) {}}
+func (f fixture) volumeJob(name string, o fleet.VolumeParams) hypervisor.VolumeWork {
+	return hypervisor.VolumeWork{Pool: f.pool, Name: name, Order: o, RecordFile: func(string) error { return nil }, Progress: func(int, string) {}}
 }
 
 // destroying runs the jobs that must be refused while a volume is in use, and returns their errors by name.
-func (f fixture) destroying(name string) map[string]error {
+func (f fixture) destructiveJobs(name string) map[string]error {
 	return map[string]error{
-		"grow":   f.GrowVolume(f.t.Context(), f.work(name, fleet.VolumeOrder{SizeBytes: 1 << 30})),
-		"wipe":   f.WipeVolume(f.t.Context(), f.work(name, fleet.VolumeOrder{})),
-		"rename": f.RenameVolume(f.t.Context(), f.work("renamed", fleet.VolumeOrder{Source: name})),
-		"delete": f.DeleteVolume(f.t.Context(), f.work(name, fleet.VolumeOrder{})),
+		"grow":   f.GrowVolume(f.t.Context(), f.volumeJob(name, fleet.VolumeParams{SizeBytes: 1 << 30})),
+		"wipe":   f.WipeVolume(f.t.Context(), f.volumeJob(name, fleet.VolumeParams{})),
+		"rename": f.RenameVolume(f.t.Context(), f.volumeJob("renamed", fleet.VolumeParams{Source: name})),
+		"delete": f.DeleteVolume(f.t.Context(), f.volumeJob(name, fleet.VolumeParams{})),
 	}
 }
 
@@ -80,9 +80,9 @@ func TestVolumeInUseRefusedUnderAnyPath(t *testing.T) {
 		},
 	} {
 		addImage(t, f.pool, conformance.Image{Name: how, Kind: conformance.Qcow2, SizeBytes: 4 << 20})
-		stranger(t, disks(how))
+		defineUnmanaged(t, disks(how))
 		before := f.content(how)
-		for act, err := range f.destroying(how) {
+		for act, err := range f.destructiveJobs(how) {
 			if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "stranger-") {
 				t.Errorf("%s: %s: %v", how, act, err)
 			}
@@ -96,12 +96,12 @@ func TestVolumeInUseRefusedUnderAnyPath(t *testing.T) {
 	addImage(t, f.pool, conformance.Image{Name: "base", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 	other := newFixtureOn(t, f.backend)
 	run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(dir, "link", "base"), "-F", "qcow2", other.at("top"))
-	for act, err := range f.destroying("base") {
+	for act, err := range f.destructiveJobs("base") {
 		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "top is backed by base") {
 			t.Errorf("%s a volume that backs another: %v", act, err)
 		}
 	}
-	f.ok(other.DeleteVolume(t.Context(), other.work("top", fleet.VolumeOrder{})))
+	f.ok(other.DeleteVolume(t.Context(), other.volumeJob("top", fleet.VolumeParams{})))
 
 	// A QEMU that libvirt does not know.
 	io := exec.CommandContext(t.Context(), "qemu-io", "-f", "qcow2", f.at("base"))
@@ -112,12 +112,12 @@ func TestVolumeInUseRefusedUnderAnyPath(t *testing.T) {
 	f.ok(io.Start())
 	_, err = out.Read(make([]byte, 1)) // the prompt shows that the program has opened the file
 	f.ok(err)
-	if err := f.DeleteVolume(t.Context(), f.work("base", fleet.VolumeOrder{})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has the volume base open") {
+	if err := f.DeleteVolume(t.Context(), f.volumeJob("base", fleet.VolumeParams{})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has the volume base open") {
 		t.Errorf("delete a volume that QEMU has open: %v", err)
 	}
 	f.ok(in.Close())
 	f.ok(io.Wait())
-	f.ok(f.DeleteVolume(t.Context(), f.work("base", fleet.VolumeOrder{})))
+	f.ok(f.DeleteVolume(t.Context(), f.volumeJob("base", fleet.VolumeParams{})))
 }
 
 // Links, directories and devices in a pool are refused, and their targets are not changed.
@@ -133,8 +133,8 @@ func TestVolumeJobsRefusedForNonRegularFiles(t *testing.T) {
 	f.ok(syscall.Mknod(f.at("device.raw"), syscall.S_IFBLK|0o600, 7<<8|200))
 	f.ok(f.ApplyPool(t.Context(), f.pool))
 	for _, name := range []string{"link.raw", "linked-dir", "dir.raw", "fifo.raw", "device.raw"} {
-		all := f.destroying(name)
-		all["clone"] = f.CloneVolume(t.Context(), f.work("copy.raw", fleet.VolumeOrder{Source: name}))
+		all := f.destructiveJobs(name)
+		all["clone"] = f.CloneVolume(t.Context(), f.volumeJob("copy.raw", fleet.VolumeParams{Source: name}))
 		for act, err := range all {
 			if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "plain file") {
 				t.Errorf("%s %s: %v", act, name, err)
@@ -143,7 +143,7 @@ func TestVolumeJobsRefusedForNonRegularFiles(t *testing.T) {
 		if _, err := os.Lstat(f.at(name)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := f.CreateVolume(t.Context(), f.work(name, fleet.VolumeOrder{Format: "raw", SizeBytes: 1})); fleet.CodeOf(err) != fleet.Conflict {
+		if err := f.CreateVolume(t.Context(), f.volumeJob(name, fleet.VolumeParams{Format: "raw", SizeBytes: 1})); fleet.CodeOf(err) != fleet.Conflict {
 			t.Errorf("create in the place of %s: %v", name, err)
 		}
 	}
@@ -163,7 +163,7 @@ func TestWipeZeroesVolumes(t *testing.T) {
 			size = 64 << 20
 			f.ok(os.Truncate(f.at(name), size))
 		}
-		f.ok(f.WipeVolume(t.Context(), f.work(name, fleet.VolumeOrder{})))
+		f.ok(f.WipeVolume(t.Context(), f.volumeJob(name, fleet.VolumeParams{})))
 		if text := f.content(name); int64(len(text)) != size || len(bytes.Trim(text, "\x00")) != 0 {
 			t.Errorf("%s has %d bytes, %d of them not zero", name, len(text), len(bytes.Trim(text, "\x00")))
 		}
@@ -172,16 +172,16 @@ func TestWipeZeroesVolumes(t *testing.T) {
 	if !bytes.Contains(f.content("image"), []byte("quantix ")) {
 		t.Fatal("the image has no data to wipe")
 	}
-	f.ok(f.WipeVolume(t.Context(), f.work("image", fleet.VolumeOrder{})))
+	f.ok(f.WipeVolume(t.Context(), f.volumeJob("image", fleet.VolumeParams{})))
 	if bytes.Contains(f.content("image"), []byte("quantix ")) {
 		t.Error("the image still has its data")
 	}
-	if out := run(t, "qemu-img", "compare", "-f", "qcow2", "-F", "raw", f.at("image"), zeros(t, 4<<20)); !strings.Contains(out, "identical") {
+	if out := run(t, "qemu-img", "compare", "-f", "qcow2", "-F", "raw", f.at("image"), isAllZeros(t, 4<<20)); !strings.Contains(out, "identical") {
 		t.Errorf("a guest sees: %s", out)
 	}
 }
 
-func zeros(t *testing.T, size int64) string {
+func isAllZeros(t *testing.T, size int64) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "zeros")
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, size)); err != nil {
@@ -204,9 +204,9 @@ func TestFullPoolKeepsNoUnfinishedVolume(t *testing.T) {
 	t.Cleanup(func() { f.ok(f.ReleasePool(context.WithoutCancel(t.Context()), small.pool)) })
 	f.ok(os.WriteFile(small.at("big.raw"), bytes.Repeat([]byte("x"), 5<<20), 0o600))
 	for what, err := range map[string]error{
-		"raw":   small.CreateVolume(t.Context(), small.work("full.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 64 << 20, Full: true})),
-		"qcow2": small.CreateVolume(t.Context(), small.work("full.qcow2", fleet.VolumeOrder{Format: "qcow2", SizeBytes: 64 << 20, Full: true})),
-		"clone": small.CloneVolume(t.Context(), small.work("copy.raw", fleet.VolumeOrder{Source: "big.raw"})),
+		"raw":   small.CreateVolume(t.Context(), small.volumeJob("full.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 64 << 20, Full: true})),
+		"qcow2": small.CreateVolume(t.Context(), small.volumeJob("full.qcow2", fleet.VolumeParams{Format: "qcow2", SizeBytes: 64 << 20, Full: true})),
+		"clone": small.CloneVolume(t.Context(), small.volumeJob("copy.raw", fleet.VolumeParams{Source: "big.raw"})),
 	} {
 		message := "No space left on device"
 		if what == "clone" {
@@ -252,13 +252,13 @@ func TestUnfinishedFileIsNotAVolume(t *testing.T) {
 	if v, ok := listed(); !ok || !v.Unfinished || v.IsImage() {
 		t.Errorf("the abandoned file is listed as %+v", v)
 	}
-	f.ok(f.CreateVolume(t.Context(), f.work("data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})))
+	f.ok(f.CreateVolume(t.Context(), f.volumeJob("data.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20})))
 	if v, ok := listed(); !ok || v.Unfinished || v.Name != "data.raw" {
 		t.Errorf("after the next attempt the pool has %+v", v)
 	}
 	put(time.Hour)
 	listed()
-	f.ok(f.DeleteVolume(t.Context(), f.work(filepath.Base(left), fleet.VolumeOrder{})))
+	f.ok(f.DeleteVolume(t.Context(), f.volumeJob(filepath.Base(left), fleet.VolumeParams{})))
 	if _, err := os.Lstat(left); !os.IsNotExist(err) {
 		t.Error("the deleted file still exists", err)
 	}
@@ -275,7 +275,7 @@ func TestConcurrentVolumeJobsSucceedOrChangeNothing(t *testing.T) {
 	made := make(chan error, 8)
 	for range 8 {
 		wait.Go(func() {
-			made <- f.CreateVolume(t.Context(), f.work("one.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 4 << 20, Full: true}))
+			made <- f.CreateVolume(t.Context(), f.volumeJob("one.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 4 << 20, Full: true}))
 		})
 	}
 	wait.Wait()
@@ -303,8 +303,8 @@ func TestConcurrentVolumeJobsSucceedOrChangeNothing(t *testing.T) {
 		d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: image}
 		vm.Spec.Disks = []fleet.Disk{d}
 		var applied error
-		wait.Go(func() { applied = f.ApplyVM(t.Context(), order(vm, f.pool)) })
-		wait.Go(func() { f.DeleteVolume(t.Context(), f.work(image, fleet.VolumeOrder{})) })
+		wait.Go(func() { applied = f.ApplyVM(t.Context(), applyJob(vm, f.pool)) })
+		wait.Go(func() { f.DeleteVolume(t.Context(), f.volumeJob(image, fleet.VolumeParams{})) })
 		wait.Wait()
 		_, err := os.Stat(f.at(d.Volume))
 		if (applied == nil) != (err == nil) {
@@ -322,8 +322,8 @@ func TestFailedVolumeJobLeavesNoFile(t *testing.T) {
 	f := newFixture(t)
 	f.ok(os.WriteFile(f.at("busy.raw"), bytes.Repeat([]byte("x"), 8<<20), 0o600))
 	f.ok(f.ApplyPool(t.Context(), f.pool))
-	unrecorded := f.work("unrecorded.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
-	unrecorded.Whole = func(string) error { return errors.New("state file not written") }
+	unrecorded := f.volumeJob("unrecorded.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20})
+	unrecorded.RecordFile = func(string) error { return errors.New("state file not written") }
 	if err := f.CreateVolume(t.Context(), unrecorded); err == nil || !strings.Contains(err.Error(), "state file not written") {
 		t.Error(err)
 	}
@@ -339,7 +339,7 @@ func TestFailedVolumeJobLeavesNoFile(t *testing.T) {
 			}
 		}
 	})
-	err := f.CloneVolume(t.Context(), f.work("copy.raw", fleet.VolumeOrder{Source: "busy.raw"}))
+	err := f.CloneVolume(t.Context(), f.volumeJob("copy.raw", fleet.VolumeParams{Source: "busy.raw"}))
 	cancel()
 	wait.Wait()
 	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "was written to") {

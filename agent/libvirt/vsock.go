@@ -66,24 +66,24 @@ func cidOf(x *libvirtxml.Domain) uint32 {
 // overVSOCK returns a function that sends a command to the guest agent on the guest's vsock, which libvirt does not
 // support. Each command uses a new connection: the agent serves one connection at a time, so an open connection would
 // block all others.
-func overVSOCK(ctx context.Context, cid uint32) guestAsk {
+func overVSOCK(ctx context.Context, cid uint32) agentCaller {
 	return func(command string, limit time.Duration) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		f, err := dialVSOCK(ctx, cid, fleet.AgentPort)
 		if err != nil {
-			return "", fmt.Errorf("%w: connect to port %d of the guest's vsock: %w", errSilent, fleet.AgentPort, err)
+			return "", fmt.Errorf("%w: connect to port %d of the guest's vsock: %w", errNoAgentAnswer, fleet.AgentPort, err)
 		}
 		defer f.Close()
 		stop := context.AfterFunc(ctx, func() { _ = f.SetDeadline(time.Unix(1, 0)) })
 		defer stop()
-		return speak(f, command)
+		return sendGuestCommand(f, command)
 	}
 }
 
 // speak sends one command to the agent over a new connection and returns the answer. It skips bytes that the agent
 // still sends to an earlier client.
-func speak(rw io.ReadWriter, command string) (string, error) {
+func sendGuestCommand(rw io.ReadWriter, command string) (string, error) {
 	var number [4]byte
 	_, _ = rand.Read(number[:]) // never fails: without randomness, the program exits
 	id := int64(binary.BigEndian.Uint32(number[:]))
@@ -100,7 +100,7 @@ func speak(rw io.ReadWriter, command string) (string, error) {
 		if err != nil {
 			return "", noAnswer(err)
 		}
-		var sync guestSays[int64]
+		var sync agentReply[int64]
 		if json.Unmarshal(line, &sync) == nil && sync.Return == id {
 			break
 		}
@@ -126,9 +126,9 @@ func speak(rw io.ReadWriter, command string) (string, error) {
 // noAnswer converts a read or write error to the error for a guest agent that does not answer.
 func noAnswer(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("%w in time", errSilent)
+		return fmt.Errorf("%w in time", errNoAgentAnswer)
 	}
-	return fmt.Errorf("%w: %w", errSilent, err)
+	return fmt.Errorf("%w: %w", errNoAgentAnswer, err)
 }
 
 // maxSkippedBytes limits how many bytes of an answer to an earlier client are skipped.
@@ -152,8 +152,8 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := r.ReadSlice('\n')
-		if line = append(line, part...); len(line) > mostExecAnswer {
-			return nil, fmt.Errorf("an answer of more than %d KiB", mostExecAnswer>>10)
+		if line = append(line, part...); len(line) > maxExecAnswer {
+			return nil, fmt.Errorf("an answer of more than %d KiB", maxExecAnswer>>10)
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):

@@ -23,7 +23,7 @@ import (
 )
 
 // overUnix is overVSOCK over a Unix socket, because the tests' kernel has no vsock to a guest.
-func overUnix(t *testing.T, socket string) guestAsk {
+func overUnix(t *testing.T, socket string) agentCaller {
 	return func(command string, limit time.Duration) (string, error) {
 		c, err := net.Dial("unix", socket)
 		if err != nil {
@@ -33,7 +33,7 @@ func overUnix(t *testing.T, socket string) guestAsk {
 		if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
 			t.Fatal(err)
 		}
-		return speak(c, command)
+		return sendGuestCommand(c, command)
 	}
 }
 
@@ -72,8 +72,8 @@ func TestGuestAgentAnswersOverSocket(t *testing.T) {
 	}
 	ask := overUnix(t, socket)
 	for range 3 {
-		var seen guestSeen
-		if err := seen.hear(ask); err != nil || seen.status.Agent != fleet.AgentAnswers || seen.status.Version == "" || seen.status.Hostname == "" {
+		var seen guestRun
+		if err := seen.queryAgent(ask); err != nil || seen.status.Agent != fleet.AgentAnswers || seen.status.Version == "" || seen.status.Hostname == "" {
 			t.Fatalf("%+v, %v", seen.status, err)
 		}
 		broken, err := net.Dial("unix", socket)
@@ -83,7 +83,7 @@ func TestGuestAgentAnswersOverSocket(t *testing.T) {
 		fmt.Fprint(broken, `{"execute":"guest-info","argum`)
 		broken.Close()
 	}
-	if _, err := askGuest[struct{}](ask, guestWait, "guest-no-such-thing", nil); !isNoCommand(err) || errors.Is(err, errSilent) {
+	if _, err := callAgent[struct{}](ask, guestWait, "guest-no-such-thing", nil); !isNoCommand(err) || errors.Is(err, errNoAgentAnswer) {
 		t.Errorf("an unknown command: %v", err)
 	}
 }
@@ -137,12 +137,12 @@ func TestGuestAgentAnswersAreBounded(t *testing.T) {
 				there.Close()
 			}()
 			defer here.Close()
-			var n guestSeen
-			err := n.hear(func(command string, _ time.Duration) (string, error) {
+			var n guestRun
+			err := n.queryAgent(func(command string, _ time.Duration) (string, error) {
 				_ = here.SetDeadline(time.Now().Add(time.Second)) // the connection may have ended already
-				return speak(here, command)
+				return sendGuestCommand(here, command)
 			})
-			if c.want != "" && n.status.Version != c.want || c.want == "" && (!errors.Is(err, errSilent) || len(err.Error()) > 200) {
+			if c.want != "" && n.status.Version != c.want || c.want == "" && (!errors.Is(err, errNoAgentAnswer) || len(err.Error()) > 200) {
 				t.Errorf("%+v, %.300v", n.status, err)
 			}
 		})
@@ -153,12 +153,12 @@ func TestGuestAgentAnswersAreBounded(t *testing.T) {
 func TestVSOCKWithoutAgentTimesOut(t *testing.T) {
 	t.Parallel()
 	_, err := overVSOCK(t.Context(), 4_000_000)(`{"execute":"guest-ping"}`, 200*time.Millisecond)
-	if !errors.Is(err, errSilent) {
+	if !errors.Is(err, errNoAgentAnswer) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := overVSOCK(ctx, 4_000_000)(`{"execute":"guest-ping"}`, time.Hour); !errors.Is(err, errSilent) {
+	if _, err := overVSOCK(ctx, 4_000_000)(`{"execute":"guest-ping"}`, time.Hour); !errors.Is(err, errNoAgentAnswer) {
 		t.Error(err)
 	}
 }

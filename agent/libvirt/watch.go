@@ -21,7 +21,7 @@ type watch[T any] struct {
 }
 
 // sight is the content of a watch at one time.
-type sight[T any] struct {
+type watchState[T any] struct {
 	value T
 	known bool          // false: no read has succeeded yet
 	late  time.Duration // duration of the running read; 0: no read is running
@@ -30,7 +30,7 @@ type sight[T any] struct {
 }
 
 // read returns the newest result. If the result is older than age, read waits at most patience for a new one.
-func (w *watch[T]) read(ctx context.Context, age, patience time.Duration, load func() (T, error)) sight[T] {
+func (w *watch[T]) read(ctx context.Context, age, patience time.Duration, load func() (T, error)) watchState[T] {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	for {
@@ -40,8 +40,8 @@ func (w *watch[T]) read(ctx context.Context, age, patience time.Duration, load f
 		}
 		select {
 		case <-done:
-			if w.fresh() {
-				return w.sight()
+			if w.isFresh() {
+				return w.state()
 			}
 			continue
 		case <-limit.C:
@@ -49,7 +49,7 @@ func (w *watch[T]) read(ctx context.Context, age, patience time.Duration, load f
 		}
 		break
 	}
-	return w.sight()
+	return w.state()
 }
 
 // refresh starts a read if one is due and returns a channel that closes when the read ends. It returns nil if the value
@@ -83,7 +83,7 @@ func (w *watch[T]) refresh(age, patience time.Duration, load func() (T, error)) 
 }
 
 // fresh reports whether the newest read began after the last call of expire.
-func (w *watch[T]) fresh() bool {
+func (w *watch[T]) isFresh() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.at.After(w.stale)
@@ -97,10 +97,10 @@ func (w *watch[T]) expire() {
 }
 
 // sight returns the last value read, the duration of the running read and the error of the newest read.
-func (w *watch[T]) sight() sight[T] {
+func (w *watch[T]) state() watchState[T] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := sight[T]{value: w.value, known: w.known, began: w.began, err: w.failed}
+	s := watchState[T]{value: w.value, known: w.known, began: w.began, err: w.failed}
 	if w.done != nil {
 		s.late = time.Since(w.began)
 	}

@@ -78,7 +78,7 @@ func TestReportedSizeChangesInSteps(t *testing.T) {
 		{stepBytes * 2, stepBytes, 0, stepBytes},
 		{100, 100 + stepBytes, 1000 * 2 * stepBytes, 100},
 	} {
-		if got := steady(c.reported, c.newest, c.total); got != c.want {
+		if got := smoothSize(c.reported, c.newest, c.total); got != c.want {
 			t.Errorf("steady(%d, %d, %d) = %d, want %d", c.reported, c.newest, c.total, got, c.want)
 		}
 	}
@@ -93,11 +93,11 @@ func TestFirstNetworkReadIsAwaited(t *testing.T) {
 			time.Sleep(networkPatience + time.Second)
 			return []networkState{{}}, nil
 		}
-		if s, err := w.see(t.Context(), slow); err != nil || len(s.value) != 1 {
+		if s, err := w.readRecent(t.Context(), slow); err != nil || len(s.value) != 1 {
 			t.Errorf("a slow first read: %+v, %v", s, err)
 		}
 		begun := time.Now()
-		if s, err := w.see(t.Context(), slow); err != nil || len(s.value) != 1 || time.Since(begun) != networkPatience {
+		if s, err := w.readRecent(t.Context(), slow); err != nil || len(s.value) != 1 || time.Since(begun) != networkPatience {
 			t.Errorf("a slow later read: %+v, %v, after %v", s, err, time.Since(begun))
 		}
 		synctest.Wait()
@@ -106,15 +106,15 @@ func TestFirstNetworkReadIsAwaited(t *testing.T) {
 		never := func() ([]networkState, error) { <-end; return nil, errLost }
 		ctx, cancel := context.WithTimeout(t.Context(), snapshotLimit)
 		defer cancel()
-		if _, err := hung.see(ctx, never); !errors.Is(err, errNetworksLate) {
+		if _, err := hung.readRecent(ctx, never); !errors.Is(err, errNetworksLate) {
 			t.Errorf("a first read that never ends: %v", err)
 		}
 		close(end)
 		synctest.Wait()
-		if _, err := hung.see(t.Context(), never); !errors.Is(err, errLost) {
+		if _, err := hung.readRecent(t.Context(), never); !errors.Is(err, errLost) {
 			t.Errorf("a failing read: %v", err)
 		}
-		if s, err := hung.see(t.Context(), slow); err != nil || len(s.value) != 1 {
+		if s, err := hung.readRecent(t.Context(), slow); err != nil || len(s.value) != 1 {
 			t.Errorf("a slow read after a failed one: %+v, %v", s, err)
 		}
 	})

@@ -81,7 +81,7 @@ type testPortal struct {
 	at      func(what string) bool // called at each interruptible step; false closes the connection
 }
 
-func newDesk(t *testing.T, p *proxy) *testPortal {
+func newTestPortal(t *testing.T, p *proxy) *testPortal {
 	t.Helper()
 	// The agent reads the guests' start times from this directory.
 	if err := os.Symlink("/run/libvirt/qemu", filepath.Join(filepath.Dir(p.socket), "qemu")); err != nil {
@@ -111,7 +111,7 @@ func (d *testPortal) change(f func()) {
 }
 
 // reaches calls at for the step and reports whether the agent continues.
-func (d *testPortal) reaches(what string) bool {
+func (d *testPortal) reachStep(what string) bool {
 	d.mu.Lock()
 	at := d.at
 	d.mu.Unlock()
@@ -150,7 +150,7 @@ func (d *testPortal) answer(r *http.Request) any {
 	case path == wire.PathClaim:
 		return d.claim(r)
 	case verb == "secret":
-		if !d.reaches("before the agent receives the secret of the job") {
+		if !d.reachStep("before the agent receives the secret of the job") {
 			panic(http.ErrAbortHandler)
 		}
 		d.mu.Lock()
@@ -211,7 +211,7 @@ func (d *testPortal) finish(id fleet.JobID, in wire.Finish) any {
 		defer d.mu.Unlock()
 		return d.order, d.order != nil && d.order.ID == id && d.order.Epoch == in.Epoch && d.given
 	}
-	if _, ok := mine(); ok && !d.reaches("before the portal accepts the result") {
+	if _, ok := mine(); ok && !d.reachStep("before the portal accepts the result") {
 		panic(http.ErrAbortHandler)
 	}
 	order, ok := mine()
@@ -223,7 +223,7 @@ func (d *testPortal) finish(id fleet.JobID, in wire.Finish) any {
 		return wire.FinishAnswer{}
 	}
 	d.change(func() { d.order = nil })
-	if !d.reaches("after the portal accepted the result") {
+	if !d.reachStep("after the portal accepted the result") {
 		d.ends <- in
 		panic(http.ErrAbortHandler)
 	}
@@ -259,12 +259,12 @@ func (d *testPortal) start(socket string) *childRun {
 // cut gives an agent the job and interrupts the agent at its nth step; 0 interrupts nothing. If the agent dies, cut
 // starts another one. It calls passed at each step. It returns the job's result and the interrupted step, which is
 // empty if the job has fewer steps.
-func (d *testPortal) cut(c *cutter, w wire.Work, n int, f fault, passed func(what string)) (where string, end wire.Finish) {
+func (d *testPortal) interruptJob(c *faultRunner, w wire.Work, n int, f fault, passed func(what string)) (where string, end wire.Finish) {
 	d.t.Helper()
-	asks, over := make(chan asked), make(chan struct{})
+	asks, over := make(chan pausedCall), make(chan struct{})
 	defer close(over)
 	at := func(what string) bool {
-		a := asked{what: what, goOn: make(chan bool, 1)}
+		a := pausedCall{step: what, goOn: make(chan bool, 1)}
 		select {
 		case asks <- a:
 			return <-a.goOn
@@ -288,10 +288,10 @@ func (d *testPortal) cut(c *cutter, w wire.Work, n int, f fault, passed func(wha
 		case a := <-asks:
 			goOn := true
 			if c.seen++; c.seen == n {
-				where = a.what
-				goOn = f.happens(c, r, n)
+				where = a.step
+				goOn = f.inject(c, r, n)
 			}
-			passed(a.what)
+			passed(a.step)
 			a.goOn <- goOn
 		case end = <-d.ends:
 			return where, end

@@ -17,8 +17,8 @@ import (
 // Timing of a change that may cut the host off: the interval of attempts to reach the portal, and the time that the
 // rollback process waits longer than the agent.
 const (
-	tryEvery    = 500 * time.Millisecond
-	guardMargin = 2 * time.Second
+	reachInterval    = 500 * time.Millisecond
+	rollbackMargin = 2 * time.Second
 	armLimit    = 10 * time.Second
 	lockLimit   = 5 * time.Second
 )
@@ -26,12 +26,12 @@ const (
 // commit makes a change that may cut the host off from its portal. If the portal is not reached afterwards, the change
 // is rolled back. A separate rollback process, started by Options.Guard, undoes an unconfirmed change even if this
 // process dies.
-func (k *Devices) commit(ctx context.Context, job string, n fleet.Network, was before, carries bool, device string, steps []step) error {
-	c := change{ID: rand.Text(), Order: job, Boot: k.o.Boot, Network: n, Before: was}
+func (k *Devices) commit(ctx context.Context, job string, n fleet.Network, was previousState, carries bool, device string, steps []step) error {
+	c := change{ID: rand.Text(), JobID: job, Boot: k.o.Boot, Network: n, Before: was}
 	if err := save(k.o.Dir, journalFile, c); err != nil {
 		return fmt.Errorf("nothing was changed, because the agent cannot record the state before the change: %w", err)
 	}
-	disarm, err := k.arm()
+	disarm, err := k.startRollbackProcess()
 	if err != nil {
 		return errors.Join(fmt.Errorf("nothing was changed, because no process could be started to undo the change: %w", err), remove(k.o.Dir, journalFile))
 	}
@@ -41,7 +41,7 @@ func (k *Devices) commit(ctx context.Context, job string, n fleet.Network, was b
 	if err != nil {
 		return errors.Join(err, remove(k.o.Dir, journalFile))
 	}
-	err = k.run(steps, until)
+	err = k.runSteps(steps, until)
 	lock.Close()
 	if err != nil {
 		return errors.Join(err, undo(k.o.Dir, k.kernel, c, true, fmt.Sprintf("The change was undone: %v", err)))
@@ -79,7 +79,7 @@ func (k *Devices) reach(ctx context.Context, device string, until time.Time) err
 		select {
 		case <-ctx.Done():
 			return last
-		case <-time.After(tryEvery):
+		case <-time.After(reachInterval):
 		}
 	}
 }
@@ -103,8 +103,8 @@ func (k *Devices) confirm(c change) error {
 }
 
 // arm starts the rollback process and returns once the process reports that it waits; disarm ends the process.
-func (k *Devices) arm() (disarm func(), err error) {
-	cmd, err := k.o.Guard(k.o.Limit + guardMargin)
+func (k *Devices) startRollbackProcess() (disarm func(), err error) {
+	cmd, err := k.o.RollbackCommand(k.o.Limit + rollbackMargin)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (k *Devices) arm() (disarm func(), err error) {
 	}()
 	select {
 	case line := <-firstLine:
-		if line == armed+"\n" {
+		if line == armedLine+"\n" {
 			return end, nil
 		}
 		end()
@@ -138,17 +138,17 @@ func (k *Devices) arm() (disarm func(), err error) {
 	}
 }
 
-const armed = "armed"
+const armedLine = "armed"
 
 // Guard waits, then rolls back the change recorded in the agent's directory unless the change was confirmed. It runs in
 // a process of its own, which outlives the agent.
-func Guard(ctx context.Context, dir string, after time.Duration) error {
+func RollBackUnlessConfirmed(ctx context.Context, dir string, after time.Duration) error {
 	var c change
 	found, err := load(dir, journalFile, &c)
 	if err != nil || !found {
 		return err
 	}
-	fmt.Fprintln(os.Stdout, armed)
+	fmt.Fprintln(os.Stdout, armedLine)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -189,7 +189,7 @@ func rollBack(kernel kernel, c change) (errs []error) {
 	}
 	for _, s := range planRollback(c.Network, c.Before, p) {
 		if err := kernel.do(s); err != nil {
-			errs = append(errs, failed(s, err))
+			errs = append(errs, stepError(s, err))
 		}
 	}
 	return errs

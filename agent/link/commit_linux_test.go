@@ -19,8 +19,8 @@ import (
 // devicesOn returns Devices with a kernel in memory. Their rollback process only reports that it waits.
 func devicesOn(t *testing.T, f *fake, dir string, reach func(context.Context, string) error) *Devices {
 	t.Helper()
-	rollback := func(time.Duration) (*exec.Cmd, error) { return exec.Command("echo", armed), nil }
-	k, err := open(Options{Dir: dir, Boot: "boot-1", Limit: time.Second, Reach: reach, Guard: rollback}, f)
+	rollback := func(time.Duration) (*exec.Cmd, error) { return exec.Command("echo", armedLine), nil }
+	k, err := open(Options{Dir: dir, Boot: "boot-1", Limit: time.Second, Reach: reach, RollbackCommand: rollback}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,11 +100,11 @@ func TestRollbackOfExistingBridgeFromEveryStep(t *testing.T) {
 // The agent is delayed for so long that the rollback process undoes the change, and then continues.
 func TestDelayedAgentDoesNotRepeatRolledBackChange(t *testing.T) {
 	t.Parallel()
-	for _, at := range []verb{dropAddress, dropRoute, join, giveAddress} {
+	for _, at := range []stepKind{dropAddress, dropRoute, joinBridge, giveAddress} {
 		f, dir := newFake(), t.TempDir()
 		was := f.String()
 		f.before = func(s step) {
-			if s.do != at {
+			if s.kind != at {
 				return
 			}
 			f.before = nil
@@ -130,7 +130,7 @@ func TestNoStepRunsAfterDeadline(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	k := devicesOn(t, f, t.TempDir(), reached)
-	if err := k.run([]step{{do: dropAddress, device: "eth1"}}, time.Now()); err == nil || len(f.done) > 0 {
+	if err := k.runSteps([]step{{kind: dropAddress, device: "eth1"}}, time.Now()); err == nil || len(f.done) > 0 {
 		t.Errorf("%v %v", err, f.done)
 	}
 }
@@ -173,7 +173,7 @@ func TestRestoreCreatesDevicesOnce(t *testing.T) {
 	if err := k.Restore(t.Context()); err == nil || !strings.Contains(err.Error(), "no device eth2") || f.devices["qx-wire"] == nil {
 		t.Fatalf("%v\n%s", err, f)
 	}
-	if err := f.do(step{do: removeLink, device: "qx-wire"}); err != nil {
+	if err := f.do(step{kind: removeLink, device: "qx-wire"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.Restore(t.Context()); err == nil || f.devices["qx-wire"] != nil {

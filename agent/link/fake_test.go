@@ -14,7 +14,7 @@ import (
 type fake struct {
 	devices map[string]*device
 	done    []string
-	fail    verb // kind of the step that fails next
+	fail    stepKind // kind of the step that fails next
 	before  func(step)
 	by      []string
 }
@@ -40,8 +40,8 @@ func copied(d *device) *device {
 	return &c
 }
 
-func (f *fake) read(n fleet.Network, _ bool) (p present, err error) {
-	p = present{
+func (f *fake) read(n fleet.Network, _ bool) (p hostState, err error) {
+	p = hostState{
 		bridge: copied(f.devices[n.BridgeDevice()]), tunnel: copied(f.devices[n.TunnelDevice()]), vlan: copied(f.devices[n.VLANDevice()]),
 		uplink: copied(f.devices[n.Spec.Device]),
 	}
@@ -64,7 +64,7 @@ func (f *fake) all(steps []step) {
 }
 
 func (f *fake) do(s step) error {
-	if f.fail == s.do {
+	if f.fail == s.kind {
 		f.fail = ""
 		return fmt.Errorf("operation not permitted")
 	}
@@ -72,7 +72,7 @@ func (f *fake) do(s step) error {
 	if f.before != nil {
 		f.before(s)
 	}
-	if s.do == addBridge {
+	if s.kind == addBridge {
 		if f.devices[s.device] != nil {
 			return fmt.Errorf("file exists")
 		}
@@ -83,7 +83,7 @@ func (f *fake) do(s step) error {
 	if d == nil {
 		return fmt.Errorf("no such device %s", s.device)
 	}
-	switch s.do {
+	switch s.kind {
 	case removeLink:
 		delete(f.devices, s.device)
 		for _, o := range f.devices {
@@ -91,14 +91,14 @@ func (f *fake) do(s step) error {
 				o.Master = ""
 			}
 		}
-	case join:
+	case joinBridge:
 		if f.devices[s.to] == nil {
 			return fmt.Errorf("no such device %s", s.to)
 		}
 		d.Master = s.to
-	case spanning:
+	case setSTP:
 		d.STP = s.n == 1
-	case leave:
+	case leaveBridge:
 		d.Master = ""
 	case bringUp:
 		d.Up = true

@@ -28,7 +28,7 @@ type linux struct{ sysfs string }
 func newKernel() kernel { return linux{"/sys"} }
 
 func (l linux) do(s step) error {
-	switch s.do {
+	switch s.kind {
 	case addBridge:
 		return makeBridge(s)
 	case addTunnel:
@@ -36,7 +36,7 @@ func (l linux) do(s step) error {
 		a.Name, a.MTU = s.device, s.mtu
 		return createDevice(&netlink.Vxlan{LinkAttrs: a, VxlanId: s.n, SrcAddr: net.ParseIP(s.to), Learning: true, Port: fleet.VXLANPort}, s.owner)
 	}
-	if s.do == addVLAN {
+	if s.kind == addVLAN {
 		parent, err := netlink.LinkByName(s.to)
 		if err != nil {
 			return err
@@ -46,22 +46,22 @@ func (l linux) do(s step) error {
 		return createDevice(&netlink.Vlan{LinkAttrs: a, VlanId: s.n}, s.owner)
 	}
 	x, err := netlink.LinkByName(s.device)
-	if s.do == removeLink && errors.As(err, &netlink.LinkNotFoundError{}) {
+	if s.kind == removeLink && errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	switch s.do {
+	switch s.kind {
 	case removeLink:
 		return netlink.LinkDel(x)
-	case join:
+	case joinBridge:
 		bridge, err := netlink.LinkByName(s.to)
 		if err != nil {
 			return err
 		}
 		return netlink.LinkSetMaster(x, bridge)
-	case leave:
+	case leaveBridge:
 		return netlink.LinkSetNoMaster(x)
 	case setMTU:
 		return netlink.LinkSetMTU(x, s.n)
@@ -75,12 +75,12 @@ func (l linux) do(s step) error {
 		return err
 	case copyIPv6Settings:
 		return copyIPv6(s.to, s.device)
-	case spanning:
+	case setSTP:
 		return setBridge(x, s.n)
 	case addPeer, dropPeer:
-		return peer(x, s)
+		return changePeer(x, s)
 	}
-	return move(x, s)
+	return changeAddressOrRoute(x, s)
 }
 
 // createDevice creates a device and marks it with its owner. It deletes a device that it cannot mark.
@@ -148,25 +148,25 @@ func copyIPv6(from, to string) error {
 }
 
 // peer adds or removes a destination to which a tunnel floods packets.
-func peer(x netlink.Link, s step) error {
+func changePeer(x netlink.Link, s step) error {
 	n := &netlink.Neigh{
 		LinkIndex: x.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT | netlink.NUD_NOARP, Flags: netlink.NTF_SELF,
 		IP: net.ParseIP(s.to), HardwareAddr: make(net.HardwareAddr, 6),
 	}
-	if s.do == addPeer {
+	if s.kind == addPeer {
 		return netlink.NeighAppend(n)
 	}
 	return netlink.NeighDel(n)
 }
 
 // move runs the steps for addresses and routes.
-func move(x netlink.Link, s step) error {
-	if s.do == dropRoute || s.do == giveRoute {
+func changeAddressOrRoute(x netlink.Link, s step) error {
+	if s.kind == dropRoute || s.kind == giveRoute {
 		r, err := s.route.netlink(x.Attrs().Index)
 		if err != nil {
 			return err
 		}
-		if s.do == giveRoute {
+		if s.kind == giveRoute {
 			return netlink.RouteReplace(r)
 		}
 		if err := netlink.RouteDel(r); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -179,7 +179,7 @@ func move(x netlink.Link, s step) error {
 		return err
 	}
 	a.Scope = s.addr.Scope
-	if s.do == dropAddress {
+	if s.kind == dropAddress {
 		if err := netlink.AddrDel(x, a); err != nil && !errors.Is(err, syscall.EADDRNOTAVAIL) {
 			return err
 		}

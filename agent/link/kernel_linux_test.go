@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case "rollback":
 		after, _ := time.ParseDuration(os.Getenv("QUANTIX_LINK_AFTER"))
-		err = Guard(context.Background(), dir, after)
+		err = RollBackUnlessConfirmed(context.Background(), dir, after)
 	case "agent": // makes a change that nobody confirms
 		var n fleet.Network
 		if err = json.Unmarshal([]byte(os.Getenv("QUANTIX_LINK_NETWORK")), &n); err == nil {
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 func options(dir string, limit time.Duration, reach func(context.Context, string) error) Options {
 	return Options{
 		Dir: dir, Boot: "boot-1", Limit: limit, Portal: "10.9.0.1", Reach: reach,
-		Guard: func(after time.Duration) (*exec.Cmd, error) {
+		RollbackCommand: func(after time.Duration) (*exec.Cmd, error) {
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), roleEnv+"=rollback", "QUANTIX_LINK_DIR="+dir, "QUANTIX_LINK_AFTER="+after.String())
 			return cmd, nil
@@ -88,7 +88,7 @@ func ip(t *testing.T, args ...string) string {
 }
 
 // wired gives the namespace a device with an address, a route and a peer.
-func wired(t *testing.T) {
+func addWiredDevice(t *testing.T) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "sysfs", "sysfs", "/sys").CombinedOutput(); err != nil {
 		t.Fatalf("mount sysfs: %v: %s", err, out)
@@ -152,7 +152,7 @@ func TestOverlayDevicesAreCreatedAndRemoved(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	wired(t)
+	addWiredDevice(t)
 	ctx, k, n := t.Context(), newDevices(t, options(t.TempDir(), 0, reached)), overlay("10.9.0.2", "10.9.0.3")
 	n.Spec.Underlay = "10.9.0.0/24"
 	was := addressesAndRoutes(t)
@@ -190,7 +190,7 @@ func TestBridgeTakesAddressesOfAgentsDevice(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	wired(t)
+	addWiredDevice(t)
 	ctx, dir, n, by := t.Context(), t.TempDir(), uplink(), ""
 	k := newDevices(t, options(dir, 0, func(_ context.Context, device string) error { by = device; return nil }))
 	was := addressesAndRoutes(t)
@@ -239,7 +239,7 @@ func TestChangeThatCutsOffPortalIsRolledBack(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	wired(t)
+	addWiredDevice(t)
 	ctx, dir, n := t.Context(), t.TempDir(), uplink()
 	k := newDevices(t, options(dir, time.Second, func(context.Context, string) error { return errors.New("no route to host") }))
 	was := addressesAndRoutes(t)
@@ -268,7 +268,7 @@ func TestKilledAgentsChangeIsRolledBack(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	wired(t)
+	addWiredDevice(t)
 	dir, n := t.TempDir(), uplink()
 	was := addressesAndRoutes(t)
 	text, err := json.Marshal(n)
@@ -312,9 +312,9 @@ func TestNoChangeWithoutRollbackProcess(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	wired(t)
+	addWiredDevice(t)
 	o := options(t.TempDir(), time.Second, reached)
-	o.Guard = func(time.Duration) (*exec.Cmd, error) { return exec.Command("/bin/false"), nil }
+	o.RollbackCommand = func(time.Duration) (*exec.Cmd, error) { return exec.Command("/bin/false"), nil }
 	k, was := newDevices(t, o), addressesAndRoutes(t)
 	err := k.Apply(t.Context(), "order", uplink())
 	want(t, "the change is refused", err != nil && strings.Contains(err.Error(), "nothing was changed") && addressesAndRoutes(t) == was, err, addressesAndRoutes(t))
@@ -324,7 +324,7 @@ func TestKernelErrorsAreReported(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	wired(t)
+	addWiredDevice(t)
 	k, n, was := newDevices(t, options(t.TempDir(), time.Second, reached)), uplink(), addressesAndRoutes(t)
 	n.Spec.VLAN = 7
 	if err := k.Apply(t.Context(), "order", n); err != nil { // a kernel without VLANs

@@ -15,7 +15,7 @@ func TestBridgeGetsDeviceSettings(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	wired(t)
+	addWiredDevice(t)
 	ip(t, "-6", "route", "add", "fd00:aa::1", "dev", "eth1")
 	ip(t, "-6", "route", "add", "default", "via", "fd00:aa::1", "dev", "eth1")
 	setting := func(device, name string) string {
@@ -48,7 +48,7 @@ func TestRollbackKeepsBridgeInUse(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	wired(t)
+	addWiredDevice(t)
 	n := uplink()
 	k := newDevices(t, options(t.TempDir(), time.Second, reached))
 	if err := k.Apply(t.Context(), "order", n); err != nil {

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (l linux) read(n fleet.Network, routes bool) (p present, err error) {
+func (l linux) read(n fleet.Network, routes bool) (p hostState, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return p, fmt.Errorf("list the host's network devices: %w", err)
@@ -23,7 +23,7 @@ func (l linux) read(n fleet.Network, routes bool) (p present, err error) {
 		names[x.Attrs().Index] = x.Attrs().Name
 	}
 	bridge := n.Spec.Bridge
-	if n.Spec.Mode.Is().Made {
+	if n.Spec.Mode.Info().CreatesDevices {
 		bridge = n.BridgeDevice()
 	}
 	for _, x := range links {
@@ -40,9 +40,9 @@ func (l linux) read(n fleet.Network, routes bool) (p present, err error) {
 		switch {
 		case bridge != "" && a.Name == bridge:
 			at = &p.bridge
-		case n.Spec.Mode.Is().Made && a.Name == n.TunnelDevice():
+		case n.Spec.Mode.Info().CreatesDevices && a.Name == n.TunnelDevice():
 			at = &p.tunnel
-		case n.Spec.Mode.Is().Made && a.Name == n.VLANDevice():
+		case n.Spec.Mode.Info().CreatesDevices && a.Name == n.VLANDevice():
 			at = &p.vlan
 		case n.Spec.Device != "" && a.Name == n.Spec.Device:
 			at = &p.uplink
@@ -57,13 +57,13 @@ func (l linux) read(n fleet.Network, routes bool) (p present, err error) {
 		}
 	}
 	if n.Spec.Mode == fleet.NetworkVXLAN {
-		p.locals, err = locals(links)
+		p.locals, err = localAddresses(links)
 	}
 	return p, err
 }
 
 // locals returns the host's own addresses.
-func locals(links []netlink.Link) (out []local, err error) {
+func localAddresses(links []netlink.Link) (out []localAddress, err error) {
 	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, fmt.Errorf("list the host's addresses: %w", err)
@@ -75,7 +75,7 @@ func locals(links []netlink.Link) (out []local, err error) {
 		}
 		for _, x := range links {
 			if x.Attrs().Index == a.LinkIndex && x.Attrs().Flags&net.FlagUp != 0 {
-				out = append(out, local{ip.Unmap(), x.Attrs().Name, x.Attrs().MTU})
+				out = append(out, localAddress{ip.Unmap(), x.Attrs().Name, x.Attrs().MTU})
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func readDevice(x netlink.Link, names map[int]string) (*device, error) {
 			return nil, fmt.Errorf("list the peers of %s: %w", a.Name, err)
 		}
 		for _, p := range peers {
-			if ip, ok := netip.AddrFromSlice(p.IP); ok && zero(p.HardwareAddr) {
+			if ip, ok := netip.AddrFromSlice(p.IP); ok && isZeroMAC(p.HardwareAddr) {
 				d.Peers = append(d.Peers, ip.Unmap().String())
 			}
 		}
@@ -119,7 +119,7 @@ func readDevice(x netlink.Link, names map[int]string) (*device, error) {
 	}
 	for _, addr := range addrs {
 		dynamic := addr.Flags&unix.IFA_F_PERMANENT == 0
-		d.Auto = d.Auto || dynamic && addr.IP.To4() == nil && addr.Scope != int(netlink.SCOPE_LINK)
+		d.AutoIPv6 = d.AutoIPv6 || dynamic && addr.IP.To4() == nil && addr.Scope != int(netlink.SCOPE_LINK)
 		if addr.Scope == int(netlink.SCOPE_LINK) || dynamic && addr.IP.To4() == nil {
 			continue // the kernel adds such addresses to the new device
 		}
@@ -132,7 +132,7 @@ func readDevice(x netlink.Link, names map[int]string) (*device, error) {
 	return d, nil
 }
 
-func zero(mac net.HardwareAddr) bool {
+func isZeroMAC(mac net.HardwareAddr) bool {
 	for _, b := range mac {
 		if b != 0 {
 			return false
@@ -148,7 +148,7 @@ func readRoutes(x netlink.Link, d *device) error {
 	}
 	for _, r := range all {
 		for _, hop := range r.MultiPath {
-			d.Shared = d.Shared || hop.LinkIndex == x.Attrs().Index
+			d.InMultipath = d.InMultipath || hop.LinkIndex == x.Attrs().Index
 		}
 		if r.LinkIndex != x.Attrs().Index || r.Protocol == unix.RTPROT_KERNEL || r.Protocol == unix.RTPROT_RA || r.Table == unix.RT_TABLE_LOCAL {
 			continue
@@ -164,7 +164,7 @@ func readRoutes(x netlink.Link, d *device) error {
 			to = r.Dst.String()
 		}
 		if r.Via != nil || r.Encap != nil || r.MPLSDst != nil || r.NewDst != nil || r.Tos != 0 {
-			d.Odd = to
+			d.UnsupportedRoute = to
 		}
 		out := Route{To: to, Table: r.Table, Priority: r.Priority, Protocol: int(r.Protocol), Scope: int(r.Scope), Type: r.Type, Flags: r.Flags & unix.RTNH_F_ONLINK, MTU: r.MTU}
 		if r.Gw != nil {

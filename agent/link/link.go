@@ -28,14 +28,14 @@ type Options struct {
 	// Portal is the host name in the portal's address.
 	Portal string
 	// Guard returns the command of the rollback process, which undoes a change that is not confirmed within after.
-	Guard func(after time.Duration) (*exec.Cmd, error)
+	RollbackCommand func(after time.Duration) (*exec.Cmd, error)
 	Log   *slog.Logger
 }
 
 // kernel is the host's kernel, or a fake one in tests.
 type kernel interface {
 	// read returns the host's devices for a network; with their routes if routes is true.
-	read(n fleet.Network, routes bool) (present, error)
+	read(n fleet.Network, routes bool) (hostState, error)
 	do(step) error
 	carrier(host string) (devices []string)    // devices through which this host reaches another
 	functions(device string) fleet.NetworkNICs // numbers of enabled virtual functions and of those for guests
@@ -86,7 +86,7 @@ func (k *Devices) Apply(ctx context.Context, job string, n fleet.Network) error 
 	case fleet.NetworkOVS:
 		return k.kernel.openSwitch(ctx, n.Spec.Bridge)
 	default:
-		if n.Spec.Mode.Is().Served {
+		if n.Spec.Mode.Info().HostAddresses {
 			return nil
 		}
 		p, err := k.kernel.read(n, true)
@@ -95,17 +95,17 @@ func (k *Devices) Apply(ctx context.Context, job string, n fleet.Network) error 
 		}
 		return checkPresent(n, p, k.nics(n, p))
 	}
-	if u, ok := k.wasRolledBack(n.ID); ok && u.Order == job {
+	if u, ok := k.wasRolledBack(n.ID); ok && u.JobID == job {
 		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
 	}
-	if err := k.make(ctx, job, n, true); err != nil {
+	if err := k.createDevices(ctx, job, n, true); err != nil {
 		return err
 	}
-	return k.keep(n)
+	return k.recordApplied(n)
 }
 
 // make creates or updates the network's devices. asked: for a user's job; else to restore the devices after a boot.
-func (k *Devices) make(ctx context.Context, job string, n fleet.Network, asked bool) error {
+func (k *Devices) createDevices(ctx context.Context, job string, n fleet.Network, asked bool) error {
 	p, err := k.kernel.read(n, true)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (k *Devices) make(ctx context.Context, job string, n fleet.Network, asked b
 		steps, err = planOverlay(n, p)
 	} else {
 		if !asked {
-			k.complete(n, p.uplink)
+			k.restoreAddresses(n, p.uplink)
 		}
 		steps, moves, err = planUplink(n, p)
 	}
@@ -124,14 +124,14 @@ func (k *Devices) make(ctx context.Context, job string, n fleet.Network, asked b
 		return err
 	}
 	if asked && moves {
-		carries := k.carries(n.Spec.Device, n.BridgeDevice())
+		carries := k.isPathToPortal(n.Spec.Device, n.BridgeDevice())
 		if carries || len(p.uplink.Addresses) > 0 || p.bridge != nil && len(p.bridge.Addresses) > 0 {
 			return k.commit(ctx, job, n, beforeApply(p), carries, n.BridgeDevice(), steps)
 		}
 	}
-	if err := k.run(steps, time.Time{}); err != nil {
+	if err := k.runSteps(steps, time.Time{}); err != nil {
 		if p.bridge == nil {
-			err = errors.Join(err, k.sweep(n))
+			err = errors.Join(err, k.removeIncomplete(n))
 		}
 		return err
 	}
@@ -139,7 +139,7 @@ func (k *Devices) make(ctx context.Context, job string, n fleet.Network, asked b
 }
 
 // complete restores the recorded addresses of a device that came up without them.
-func (k *Devices) complete(n fleet.Network, d *device) {
+func (k *Devices) restoreAddresses(n fleet.Network, d *device) {
 	if d == nil || n.Spec.VLAN > 0 || len(d.Addresses) > 0 {
 		return
 	}
@@ -149,12 +149,12 @@ func (k *Devices) complete(n fleet.Network, d *device) {
 }
 
 // carries reports whether the host reaches its portal through one of the devices.
-func (k *Devices) carries(devices ...string) bool {
+func (k *Devices) isPathToPortal(devices ...string) bool {
 	return slices.ContainsFunc(k.kernel.carrier(k.o.Portal), func(d string) bool { return slices.Contains(devices, d) })
 }
 
 // sweep removes the incomplete devices of a failed creation.
-func (k *Devices) sweep(n fleet.Network) error {
+func (k *Devices) removeIncomplete(n fleet.Network) error {
 	p, err := k.kernel.read(n, true)
 	if err != nil {
 		return err
@@ -163,18 +163,18 @@ func (k *Devices) sweep(n fleet.Network) error {
 	if err != nil {
 		return err
 	}
-	return k.run(steps, time.Time{})
+	return k.runSteps(steps, time.Time{})
 }
 
 // run runs the steps in order. It starts no step after until, because the rollback process may have undone the change
 // by then; zero: no limit.
-func (k *Devices) run(steps []step, until time.Time) error {
+func (k *Devices) runSteps(steps []step, until time.Time) error {
 	for _, s := range steps {
 		if !until.IsZero() && !time.Now().Before(until) {
-			return failed(s, errors.New("the time limit passed before this step, because the agent was delayed"))
+			return stepError(s, errors.New("the time limit passed before this step, because the agent was delayed"))
 		}
 		if err := k.kernel.do(s); err != nil {
-			return failed(s, err)
+			return stepError(s, err)
 		}
 	}
 	return nil
@@ -184,10 +184,10 @@ func (k *Devices) run(steps []step, until time.Time) error {
 func (k *Devices) Release(ctx context.Context, job string, n fleet.Network) error {
 	k.change.Lock()
 	defer k.change.Unlock()
-	if !n.Spec.Mode.Is().Made {
+	if !n.Spec.Mode.Info().CreatesDevices {
 		return nil
 	}
-	if u, ok := k.wasRolledBack(n.ID); ok && u.Order == job {
+	if u, ok := k.wasRolledBack(n.ID); ok && u.JobID == job {
 		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
 	}
 	p, err := k.kernel.read(n, true)
@@ -198,16 +198,16 @@ func (k *Devices) Release(ctx context.Context, job string, n fleet.Network) erro
 	if err != nil {
 		return err
 	}
-	carries := k.carries(n.BridgeDevice())
+	carries := k.isPathToPortal(n.BridgeDevice())
 	if moves && (carries || len(p.bridge.Addresses) > 0) {
 		err = k.commit(ctx, job, n, beforeRelease(p), carries, n.Spec.Device, steps)
 	} else {
-		err = k.run(steps, time.Time{})
+		err = k.runSteps(steps, time.Time{})
 	}
 	if err != nil {
 		return err
 	}
-	return k.forget(n.ID)
+	return k.removeRecord(n.ID)
 }
 
 // Restore recreates the devices from before this boot of the host. It returns the errors of devices that could not be
@@ -229,7 +229,7 @@ func (k *Devices) Restore(ctx context.Context) error {
 	}
 	var errs []error
 	for id, s := range due {
-		if err := k.make(ctx, "", s.Network, false); err != nil {
+		if err := k.createDevices(ctx, "", s.Network, false); err != nil {
 			errs = append(errs, fmt.Errorf("recreate the devices of the network %s: %w", s.Network.Name, err))
 			delete(due, id)
 		}
@@ -244,7 +244,7 @@ func (k *Devices) Restore(ctx context.Context) error {
 }
 
 // keep records the applied network, to restore its devices after the next boot.
-func (k *Devices) keep(n fleet.Network) error {
+func (k *Devices) recordApplied(n fleet.Network) error {
 	s := appliedNetwork{Network: n, Boot: k.o.Boot}
 	if n.Spec.Mode == fleet.NetworkUplink && n.Spec.VLAN == 0 {
 		if p, err := k.kernel.read(n, true); err == nil && p.bridge != nil {
@@ -257,7 +257,7 @@ func (k *Devices) keep(n fleet.Network) error {
 	return errors.Join(save(k.o.Dir, stateFile, k.state), k.clearUndone(n.ID))
 }
 
-func (k *Devices) forget(id fleet.NetworkID) error {
+func (k *Devices) removeRecord(id fleet.NetworkID) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.state.Networks, id)
@@ -265,17 +265,17 @@ func (k *Devices) forget(id fleet.NetworkID) error {
 }
 
 // wasRolledBack reads the file each time, because the rollback process may have written it.
-func (k *Devices) wasRolledBack(id fleet.NetworkID) (undone, bool) {
-	all := map[fleet.NetworkID]undone{}
+func (k *Devices) wasRolledBack(id fleet.NetworkID) (rolledBackChange, bool) {
+	all := map[fleet.NetworkID]rolledBackChange{}
 	if _, err := load(k.o.Dir, undoneFile, &all); err != nil {
-		return undone{}, false
+		return rolledBackChange{}, false
 	}
 	u, ok := all[id]
 	return u, ok
 }
 
 func (k *Devices) clearUndone(id fleet.NetworkID) error {
-	all := map[fleet.NetworkID]undone{}
+	all := map[fleet.NetworkID]rolledBackChange{}
 	if _, err := load(k.o.Dir, undoneFile, &all); err != nil {
 		return err
 	}
@@ -288,7 +288,7 @@ func (k *Devices) clearUndone(id fleet.NetworkID) error {
 
 // Look adds the state of the host's devices to a network's status.
 func (k *Devices) Look(n fleet.Network, st *fleet.NetworkStatus) {
-	if n.Spec == nil || n.Spec.Mode.Is().Served || n.Spec.Mode == "" {
+	if n.Spec == nil || n.Spec.Mode.Info().HostAddresses || n.Spec.Mode == "" {
 		return
 	}
 	if u, ok := k.wasRolledBack(n.ID); ok {
@@ -300,7 +300,7 @@ func (k *Devices) Look(n fleet.Network, st *fleet.NetworkStatus) {
 		addFault(st, err.Error())
 		return
 	}
-	if !n.Spec.Mode.Is().Made && st.Active {
+	if !n.Spec.Mode.Info().CreatesDevices && st.Active {
 		st.NICs = k.nics(n, p)
 		if err := checkPresent(n, p, st.NICs); err != nil {
 			addFault(st, err.Error())
@@ -310,9 +310,9 @@ func (k *Devices) Look(n fleet.Network, st *fleet.NetworkStatus) {
 }
 
 // nics returns the network's NIC capacity on this host; nil: unlimited.
-func (k *Devices) nics(n fleet.Network, p present) *fleet.NetworkNICs {
+func (k *Devices) nics(n fleet.Network, p hostState) *fleet.NetworkNICs {
 	switch {
-	case !n.Spec.Counted():
+	case !n.Spec.HasExclusiveNICs():
 		return nil
 	case n.Spec.Mode == fleet.NetworkSRIOV:
 		c := k.kernel.functions(n.Spec.Device)
@@ -326,8 +326,8 @@ func (k *Devices) nics(n fleet.Network, p present) *fleet.NetworkNICs {
 }
 
 // addStatus adds the state of the devices for Look.
-func addStatus(n fleet.Network, p present, st *fleet.NetworkStatus) {
-	if !n.Spec.Mode.Is().Made {
+func addStatus(n fleet.Network, p hostState, st *fleet.NetworkStatus) {
+	if !n.Spec.Mode.Info().CreatesDevices {
 		st.Uplink = n.Spec.Device
 		if p.bridge != nil {
 			st.MTU = p.bridge.MTU
@@ -387,7 +387,7 @@ func addFault(st *fleet.NetworkStatus, words string) {
 }
 
 // Mark sets for each device whether the agent reaches its portal through it.
-func (k *Devices) Mark(nics []fleet.HostNIC) {
+func (k *Devices) MarkPortalNICs(nics []fleet.HostNIC) {
 	carriers := k.kernel.carrier(k.o.Portal)
 	for i := range nics {
 		nics[i].Agent = slices.Contains(carriers, nics[i].Name)

@@ -43,9 +43,9 @@ type device struct {
 	Up        bool
 	Addresses []Address
 	Routes    []Route
-	Shared    bool   // the device is part of a multipath route
-	Odd       string // a route of the device that type Route cannot express
-	Auto      bool   // the device has IPv6 addresses from router advertisements
+	InMultipath    bool   // the device is part of a multipath route
+	UnsupportedRoute       string // a route of the device that type Route cannot express
+	AutoIPv6      bool   // the device has IPv6 addresses from router advertisements
 	VNI       int
 	Local     string
 	Parent    string
@@ -55,47 +55,47 @@ type device struct {
 }
 
 // present is the host's state that a network depends on; a nil device does not exist.
-type present struct {
+type hostState struct {
 	bridge, tunnel, vlan, uplink *device
 	ports                        []string // ports of the bridge
 	outPorts                     []string // ports that are not guests'
 	taps                         int      // guests directly on the uplink
-	locals                       []local
+	locals                       []localAddress
 }
 
 // local is an address of the host and the device that has it.
-type local struct {
+type localAddress struct {
 	addr netip.Addr
 	on   string
 	mtu  int
 }
 
 // verb is the kind of a step, as the beginning of its description.
-type verb string
+type stepKind string
 
 const (
-	addBridge        verb = "make bridge"
-	addTunnel        verb = "make tunnel"
-	addVLAN          verb = "make VLAN"
-	removeLink       verb = "remove"
-	join             verb = "put into bridge"
-	leave            verb = "take from its bridge"
-	setMTU           verb = "set the MTU of"
-	bringUp          verb = "bring up"
-	disableIPv6      verb = "keep the host's own IPv6 off" // guests must not reach the host through the bridge
-	copyIPv6Settings verb = "give the IPv6 settings of its device to"
-	spanning         verb = "set the spanning tree of"
-	dropAddress      verb = "take an address from"
-	giveAddress      verb = "give an address to"
-	dropRoute        verb = "take a route from"
-	giveRoute        verb = "give a route to"
-	addPeer          verb = "add a peer to"
-	dropPeer         verb = "drop a peer of"
+	addBridge        stepKind = "make bridge"
+	addTunnel        stepKind = "make tunnel"
+	addVLAN          stepKind = "make VLAN"
+	removeLink       stepKind = "remove"
+	joinBridge             stepKind = "put into bridge"
+	leaveBridge            stepKind = "take from its bridge"
+	setMTU           stepKind = "set the MTU of"
+	bringUp          stepKind = "bring up"
+	disableIPv6      stepKind = "keep the host's own IPv6 off" // guests must not reach the host through the bridge
+	copyIPv6Settings stepKind = "give the IPv6 settings of its device to"
+	setSTP         stepKind = "set the spanning tree of"
+	dropAddress      stepKind = "take an address from"
+	giveAddress      stepKind = "give an address to"
+	dropRoute        stepKind = "take a route from"
+	giveRoute        stepKind = "give a route to"
+	addPeer          stepKind = "add a peer to"
+	dropPeer         stepKind = "drop a peer of"
 )
 
 // step is one change of the host. Only the fields that its verb needs are set.
 type step struct {
-	do     verb
+	kind     stepKind
 	device string
 	to     string // a bridge, a parent, a MAC address, a peer, a local address
 	n      int    // a VNI, a VLAN, an MTU, 1 for on
@@ -106,7 +106,7 @@ type step struct {
 }
 
 func (s step) String() string {
-	words := []string{string(s.do), s.device, s.to, s.addr.CIDR, s.route.To}
+	words := []string{string(s.kind), s.device, s.to, s.addr.CIDR, s.route.To}
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
@@ -127,7 +127,7 @@ func checkOwner(n fleet.Network, d *device, kind string) error {
 }
 
 // planOverlay returns the steps to create or update an overlay; no steps if the overlay is up to date.
-func planOverlay(n fleet.Network, p present) (steps []step, err error) {
+func planOverlay(n fleet.Network, p hostState) (steps []step, err error) {
 	bridge, tunnel := n.BridgeDevice(), n.TunnelDevice()
 	if err := checkOwner(n, p.bridge, "bridge"); err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func planOverlay(n fleet.Network, p present) (steps []step, err error) {
 	if err := checkOwner(n, p.tunnel, "vxlan"); err != nil {
 		return nil, err
 	}
-	at, err := underlay(n, p)
+	at, err := underlayAddress(n, p)
 	if err != nil {
 		return nil, err
 	}
@@ -148,53 +148,53 @@ func planOverlay(n fleet.Network, p present) (steps []step, err error) {
 	}
 	have := p.tunnel
 	if p.bridge == nil {
-		steps = append(steps, step{do: addBridge, device: bridge, mtu: mtu, owner: owner(n)}, step{do: disableIPv6, device: bridge})
+		steps = append(steps, step{kind: addBridge, device: bridge, mtu: mtu, owner: owner(n)}, step{kind: disableIPv6, device: bridge})
 	}
 	if have != nil && (have.VNI != n.Spec.VNI || have.Local != at.addr.String()) {
-		steps, have = append(steps, step{do: removeLink, device: tunnel}), nil
+		steps, have = append(steps, step{kind: removeLink, device: tunnel}), nil
 	}
 	if have == nil {
-		steps = append(steps, step{do: addTunnel, device: tunnel, to: at.addr.String(), n: n.Spec.VNI, mtu: mtu, owner: owner(n)}, step{do: disableIPv6, device: tunnel})
+		steps = append(steps, step{kind: addTunnel, device: tunnel, to: at.addr.String(), n: n.Spec.VNI, mtu: mtu, owner: owner(n)}, step{kind: disableIPv6, device: tunnel})
 		have = &device{MTU: mtu}
 	}
 	if have.Master != bridge {
-		steps = append(steps, step{do: join, device: tunnel, to: bridge})
+		steps = append(steps, step{kind: joinBridge, device: tunnel, to: bridge})
 	}
 	for _, d := range []struct {
 		name string
 		now  *device
 	}{{tunnel, p.tunnel}, {bridge, p.bridge}} {
 		if d.now != nil && d.now.MTU != mtu && (d.name != tunnel || have == p.tunnel) {
-			steps = append(steps, step{do: setMTU, device: d.name, n: mtu})
+			steps = append(steps, step{kind: setMTU, device: d.name, n: mtu})
 		}
 	}
 	want := peersOf(n, at.addr)
 	for _, peer := range have.Peers {
 		if !slices.Contains(want, peer) {
-			steps = append(steps, step{do: dropPeer, device: tunnel, to: peer})
+			steps = append(steps, step{kind: dropPeer, device: tunnel, to: peer})
 		}
 	}
 	for _, peer := range want {
 		if !slices.Contains(have.Peers, peer) {
-			steps = append(steps, step{do: addPeer, device: tunnel, to: peer})
+			steps = append(steps, step{kind: addPeer, device: tunnel, to: peer})
 		}
 	}
 	if !have.Up {
-		steps = append(steps, step{do: bringUp, device: tunnel})
+		steps = append(steps, step{kind: bringUp, device: tunnel})
 	}
 	if p.bridge == nil || !p.bridge.Up {
-		steps = append(steps, step{do: bringUp, device: bridge})
+		steps = append(steps, step{kind: bringUp, device: bridge})
 	}
 	return steps, nil
 }
 
 // underlay returns the host's address for the overlay's packets, and that address's device.
-func underlay(n fleet.Network, p present) (local, error) {
+func underlayAddress(n fleet.Network, p hostState) (localAddress, error) {
 	in, err := netip.ParsePrefix(n.Spec.Underlay)
 	if err != nil {
-		return local{}, err
+		return localAddress{}, err
 	}
-	var found []local
+	var found []localAddress
 	for _, l := range p.locals {
 		if in.Contains(l.addr) && l.on != n.BridgeDevice() {
 			found = append(found, l)
@@ -202,14 +202,14 @@ func underlay(n fleet.Network, p present) (local, error) {
 	}
 	// keep the tunnel's current address
 	if p.tunnel != nil {
-		if i := slices.IndexFunc(found, func(l local) bool { return l.addr.String() == p.tunnel.Local }); i >= 0 {
+		if i := slices.IndexFunc(found, func(l localAddress) bool { return l.addr.String() == p.tunnel.Local }); i >= 0 {
 			return found[i], nil
 		}
 	}
 	if len(found) == 0 {
-		return local{}, fleet.Errorf(fleet.Conflict, "None of this host's addresses is in %s, the network between the overlay's hosts. Give the host such an address, or choose other hosts.", in)
+		return localAddress{}, fleet.Errorf(fleet.Conflict, "None of this host's addresses is in %s, the network between the overlay's hosts. Give the host such an address, or choose other hosts.", in)
 	}
-	return slices.MinFunc(found, func(a, b local) int { return a.addr.Compare(b.addr) }), nil
+	return slices.MinFunc(found, func(a, b localAddress) int { return a.addr.Compare(b.addr) }), nil
 }
 
 // peersOf returns the addresses of the overlay's other hosts as the portal lists them, at most the supported number.
@@ -228,7 +228,7 @@ func peersOf(n fleet.Network, self netip.Addr) (out []string) {
 
 // planRelease returns the steps to remove the network's devices. moves: the steps move the host's addresses from the
 // bridge to the device.
-func planRelease(n fleet.Network, p present) (steps []step, moves bool, err error) {
+func planRelease(n fleet.Network, p hostState) (steps []step, moves bool, err error) {
 	mine := func(d *device) bool { return d != nil && d.Owner == owner(n) }
 	if mine(p.bridge) {
 		own := func(port string) bool {
@@ -240,7 +240,7 @@ func planRelease(n fleet.Network, p present) (steps []step, moves bool, err erro
 	}
 	for _, d := range []*device{p.tunnel, p.vlan} {
 		if mine(d) {
-			steps = append(steps, step{do: removeLink, device: d.Name})
+			steps = append(steps, step{kind: removeLink, device: d.Name})
 		}
 	}
 	if !mine(p.bridge) {
@@ -251,27 +251,27 @@ func planRelease(n fleet.Network, p present) (steps []step, moves bool, err erro
 	if back {
 		moves = true
 		for _, a := range p.bridge.Addresses {
-			steps = append(steps, step{do: dropAddress, device: p.bridge.Name, addr: a})
+			steps = append(steps, step{kind: dropAddress, device: p.bridge.Name, addr: a})
 		}
 		for _, r := range p.bridge.Routes {
-			steps = append(steps, step{do: dropRoute, device: p.bridge.Name, route: r})
+			steps = append(steps, step{kind: dropRoute, device: p.bridge.Name, route: r})
 		}
-		steps = append(steps, step{do: leave, device: nic.Name}, step{do: bringUp, device: nic.Name})
+		steps = append(steps, step{kind: leaveBridge, device: nic.Name}, step{kind: bringUp, device: nic.Name})
 		steps = append(steps, addAddressesAndRoutes(nic.Name, p.bridge.Addresses, p.bridge.Routes)...)
 	}
-	return append(steps, step{do: removeLink, device: p.bridge.Name}), moves, nil
+	return append(steps, step{kind: removeLink, device: p.bridge.Name}), moves, nil
 }
 
 // planRollback returns the steps to roll back an unconfirmed change, from any point at which it was interrupted.
-func planRollback(n fleet.Network, before before, p present) (steps []step) {
+func planRollback(n fleet.Network, before previousState, p hostState) (steps []step) {
 	bridge, nic := n.BridgeDevice(), n.Spec.Device
 	if p.uplink == nil {
 		return nil
 	}
 	mine := p.bridge != nil && p.bridge.Owner == owner(n)
-	stood, joined := before.Bridged || before.Stood, before.Bridged || before.Joined
-	if stp := (step{do: spanning, device: bridge, n: number(before.STP)}); stood && p.bridge == nil {
-		steps = append(steps, step{do: addBridge, device: bridge, to: p.uplink.MAC, mtu: p.uplink.MTU, owner: owner(n)}, stp, step{do: bringUp, device: bridge})
+	stood, joined := before.Bridged || before.BridgeExisted, before.Bridged || before.WasPort
+	if stp := (step{kind: setSTP, device: bridge, n: boolToInt(before.STP)}); stood && p.bridge == nil {
+		steps = append(steps, step{kind: addBridge, device: bridge, to: p.uplink.MAC, mtu: p.uplink.MTU, owner: owner(n)}, stp, step{kind: bringUp, device: bridge})
 	} else if stood && mine && p.bridge.STP != before.STP {
 		steps = append(steps, stp)
 	}
@@ -282,39 +282,39 @@ func planRollback(n fleet.Network, before before, p present) (steps []step) {
 	}
 	if other != nil && (mine || before.Bridged) {
 		for _, a := range other.Addresses {
-			if !slices.Contains(before.Own, a) {
-				steps = append(steps, step{do: dropAddress, device: other.Name, addr: a})
+			if !slices.Contains(before.BridgeAddresses, a) {
+				steps = append(steps, step{kind: dropAddress, device: other.Name, addr: a})
 			}
 		}
 		for _, r := range other.Routes {
-			if !slices.Contains(before.OwnRoutes, r) {
-				steps = append(steps, step{do: dropRoute, device: other.Name, route: r})
+			if !slices.Contains(before.BridgeRoutes, r) {
+				steps = append(steps, step{kind: dropRoute, device: other.Name, route: r})
 			}
 		}
 	}
 	switch {
 	case joined && p.uplink.Master != bridge:
-		steps = append(steps, step{do: join, device: nic, to: bridge})
+		steps = append(steps, step{kind: joinBridge, device: nic, to: bridge})
 	case !joined && p.uplink.Master == bridge:
-		steps = append(steps, step{do: leave, device: nic})
+		steps = append(steps, step{kind: leaveBridge, device: nic})
 	}
 	if !stood && mine {
-		steps = append(steps, step{do: removeLink, device: bridge})
+		steps = append(steps, step{kind: removeLink, device: bridge})
 	}
 	if before.Up {
-		steps = append(steps, step{do: bringUp, device: nic})
+		steps = append(steps, step{kind: bringUp, device: nic})
 	}
 	if before.Bridged {
 		return append(steps, addAddressesAndRoutes(bridge, before.Addresses, before.Routes)...)
 	}
 	if stood {
-		steps = append(steps, addAddressesAndRoutes(bridge, before.Own, before.OwnRoutes)...)
+		steps = append(steps, addAddressesAndRoutes(bridge, before.BridgeAddresses, before.BridgeRoutes)...)
 	}
 	return append(steps, addAddressesAndRoutes(nic, before.Addresses, before.Routes)...)
 }
 
 // number returns 1 for true and 0 for false.
-func number(on bool) int {
+func boolToInt(on bool) int {
 	if on {
 		return 1
 	}
@@ -322,7 +322,7 @@ func number(on bool) int {
 }
 
 // checkPresent returns an error if the host lacks a device that the network needs.
-func checkPresent(n fleet.Network, p present, nics *fleet.NetworkNICs) error {
+func checkPresent(n fleet.Network, p hostState, nics *fleet.NetworkNICs) error {
 	s := n.Spec
 	switch s.Mode {
 	case fleet.NetworkBridged:
@@ -351,4 +351,4 @@ func checkPresent(n fleet.Network, p present, nics *fleet.NetworkNICs) error {
 }
 
 // failed adds the step to the kernel's error.
-func failed(s step, err error) error { return fmt.Errorf("%s: %w", s, err) }
+func stepError(s step, err error) error { return fmt.Errorf("%s: %w", s, err) }

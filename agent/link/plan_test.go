@@ -22,9 +22,9 @@ func uplink() fleet.Network {
 	}
 }
 
-func at(text, on string, mtu int) local { return local{netip.MustParseAddr(text), on, mtu} }
+func at(text, on string, mtu int) localAddress { return localAddress{netip.MustParseAddr(text), on, mtu} }
 
-func words(steps []step) string {
+func joinSteps(steps []step) string {
 	out := make([]string, len(steps))
 	for i, s := range steps {
 		out[i] = s.String()
@@ -33,11 +33,11 @@ func words(steps []step) string {
 }
 
 // standing returns a host's state with an existing overlay.
-func standing(n fleet.Network, peers ...string) present {
-	return present{
+func existingOverlay(n fleet.Network, peers ...string) hostState {
+	return hostState{
 		bridge: &device{Name: n.BridgeDevice(), Kind: "bridge", Owner: owner(n), MTU: 1450, Up: true},
 		tunnel: &device{Name: n.TunnelDevice(), Kind: "vxlan", Owner: owner(n), Master: n.BridgeDevice(), MTU: 1450, Up: true, VNI: 100, Local: "10.50.0.1", Peers: peers},
-		locals: []local{at("10.50.0.1", "eth0", 1500)}, ports: []string{n.TunnelDevice()},
+		locals: []localAddress{at("10.50.0.1", "eth0", 1500)}, ports: []string{n.TunnelDevice()},
 	}
 }
 
@@ -46,33 +46,33 @@ func TestPlanOverlayHasOnlyNeededSteps(t *testing.T) {
 	n := overlay("10.50.0.1", "10.50.0.2", "10.50.0.3", "192.0.2.1", "no address")
 	b, v := n.BridgeDevice(), n.TunnelDevice()
 	for name, c := range map[string]struct {
-		p    present
+		p    hostState
 		want string
 	}{
 		"new": {
-			present{locals: []local{at("10.50.0.9", "eth0", 1500), at("10.50.0.1", "eth0", 1500)}},
+			hostState{locals: []localAddress{at("10.50.0.9", "eth0", 1500), at("10.50.0.1", "eth0", 1500)}},
 			"make bridge " + b + "; keep the host's own IPv6 off " + b + "; make tunnel " + v + " 10.50.0.1; keep the host's own IPv6 off " + v + "; put into bridge " + v + " " + b +
 				"; add a peer to " + v + " 10.50.0.2; add a peer to " + v + " 10.50.0.3; bring up " + v + "; bring up " + b,
 		},
-		"up to date": {standing(n, "10.50.0.2", "10.50.0.3"), ""},
-		"host left":  {standing(n, "10.50.0.2", "10.50.0.3", "10.50.0.4"), "drop a peer of " + v + " 10.50.0.4"},
-		"host added": {standing(n, "10.50.0.3"), "add a peer to " + v + " 10.50.0.2"},
+		"up to date": {existingOverlay(n, "10.50.0.2", "10.50.0.3"), ""},
+		"host left":  {existingOverlay(n, "10.50.0.2", "10.50.0.3", "10.50.0.4"), "drop a peer of " + v + " 10.50.0.4"},
+		"host added": {existingOverlay(n, "10.50.0.3"), "add a peer to " + v + " 10.50.0.2"},
 	} {
 		steps, err := planOverlay(n, c.p)
-		if err != nil || words(steps) != c.want {
-			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, words(steps), c.want)
+		if err != nil || joinSteps(steps) != c.want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, joinSteps(steps), c.want)
 		}
 	}
-	moved := standing(n, "10.50.0.2", "10.50.0.3")
-	moved.locals = []local{at("10.50.0.7", "eth0", 1500)}
+	moved := existingOverlay(n, "10.50.0.2", "10.50.0.3")
+	moved.locals = []localAddress{at("10.50.0.7", "eth0", 1500)}
 	steps, err := planOverlay(n, moved)
-	if err != nil || !strings.HasPrefix(words(steps), "remove "+v+"; make tunnel "+v+" 10.50.0.7") {
-		t.Errorf("another address: %v %s", err, words(steps))
+	if err != nil || !strings.HasPrefix(joinSteps(steps), "remove "+v+"; make tunnel "+v+" 10.50.0.7") {
+		t.Errorf("another address: %v %s", err, joinSteps(steps))
 	}
-	jumbo := standing(n, "10.50.0.2", "10.50.0.3")
+	jumbo := existingOverlay(n, "10.50.0.2", "10.50.0.3")
 	jumbo.locals[0].mtu = 9000
-	if steps, err := planOverlay(n, jumbo); err != nil || words(steps) != "set the MTU of "+v+"; set the MTU of "+b || steps[0].n != 8950 {
-		t.Errorf("a larger MTU: %v %s", err, words(steps))
+	if steps, err := planOverlay(n, jumbo); err != nil || joinSteps(steps) != "set the MTU of "+v+"; set the MTU of "+b || steps[0].n != 8950 {
+		t.Errorf("a larger MTU: %v %s", err, joinSteps(steps))
 	}
 }
 
@@ -85,27 +85,27 @@ func TestPlanRefusesUnmanagedDevices(t *testing.T) {
 			t.Errorf("%s: %v, want %q", what, err, want)
 		}
 	}
-	strange := standing(n)
+	strange := existingOverlay(n)
 	strange.bridge.Owner = ""
 	_, err := planOverlay(n, strange)
 	refused("an administrator's bridge", err, "not made by Quantix")
-	if steps, _, err := planRelease(n, strange); err != nil || words(steps) != "remove "+n.TunnelDevice() {
-		t.Errorf("its release: %v %s", err, words(steps))
+	if steps, _, err := planRelease(n, strange); err != nil || joinSteps(steps) != "remove "+n.TunnelDevice() {
+		t.Errorf("its release: %v %s", err, joinSteps(steps))
 	}
 	strange.bridge.Owner = "quantix:another"
 	_, err = planOverlay(n, strange)
 	refused("another network's bridge", err, "another network of Quantix")
-	kind := standing(n)
+	kind := existingOverlay(n)
 	kind.tunnel.Kind = "dummy"
 	_, err = planOverlay(n, kind)
 	refused("a device of another kind", err, "left alone")
-	_, err = planOverlay(n, present{locals: []local{at("192.0.2.1", "eth0", 1500)}})
+	_, err = planOverlay(n, hostState{locals: []localAddress{at("192.0.2.1", "eth0", 1500)}})
 	refused("no address in the underlay", err, "None of this host's addresses is in 10.50.0.0/24")
 	n.Spec.MTU = 1500
-	_, err = planOverlay(n, standing(n))
+	_, err = planOverlay(n, existingOverlay(n))
 	refused("too large an MTU", err, "1450 are left")
 	n.Spec.MTU = 0
-	used := standing(n)
+	used := existingOverlay(n)
 	used.ports = append(used.ports, "vnet3")
 	_, _, err = planRelease(n, used)
 	refused("the release of a bridge in use", err, "in use by vnet3")
@@ -123,45 +123,45 @@ func nic() *device {
 func TestPlanBridgeMovesAddresses(t *testing.T) {
 	t.Parallel()
 	n := uplink()
-	steps, moves, err := planUplink(n, present{uplink: nic()})
+	steps, moves, err := planUplink(n, hostState{uplink: nic()})
 	want := "make bridge qx-wire 52:54:00:00:00:01; give the IPv6 settings of its device to qx-wire eth1; set the spanning tree of qx-wire; bring up qx-wire; take an address from eth1 10.9.0.2/24; take a route from eth1 0.0.0.0/0; " +
 		"take a route from eth1 10.9.1.1/32; put into bridge eth1 qx-wire; give an address to qx-wire 10.9.0.2/24; give a route to qx-wire 10.9.1.1/32; give a route to qx-wire 0.0.0.0/0"
-	if err != nil || !moves || words(steps) != want {
-		t.Errorf("%v %v\n%s\nwant\n%s", moves, err, words(steps), want)
+	if err != nil || !moves || joinSteps(steps) != want {
+		t.Errorf("%v %v\n%s\nwant\n%s", moves, err, joinSteps(steps), want)
 	}
-	stands := present{
+	stands := hostState{
 		uplink: &device{Name: "eth1", Kind: "device", Master: "qx-wire", MAC: "52:54:00:00:00:01", Up: true},
 		bridge: &device{Name: "qx-wire", Kind: "bridge", Owner: owner(n), Up: true, Addresses: nic().Addresses, Routes: nic().Routes},
 		ports:  []string{"eth1", "vnet0"},
 	}
 	if steps, moves, err := planUplink(n, stands); err != nil || moves || len(steps) > 0 {
-		t.Errorf("up to date: %v %v %s", moves, err, words(steps))
+		t.Errorf("up to date: %v %v %s", moves, err, joinSteps(steps))
 	}
 	stands.ports = []string{"eth1"}
 	steps, moves, err = planRelease(n, stands)
 	want = "take an address from qx-wire 10.9.0.2/24; take a route from qx-wire 0.0.0.0/0; take a route from qx-wire 10.9.1.1/32; take from its bridge eth1; bring up eth1; " +
 		"give an address to eth1 10.9.0.2/24; give a route to eth1 10.9.1.1/32; give a route to eth1 0.0.0.0/0; remove qx-wire"
-	if err != nil || !moves || words(steps) != want {
-		t.Errorf("release: %v %v\n%s\nwant\n%s", moves, err, words(steps), want)
+	if err != nil || !moves || joinSteps(steps) != want {
+		t.Errorf("release: %v %v\n%s\nwant\n%s", moves, err, joinSteps(steps), want)
 	}
 	tagged := uplink()
 	tagged.Spec.VLAN = 7
-	steps, moves, err = planUplink(tagged, present{uplink: nic()})
-	if err != nil || moves || strings.Contains(words(steps), "eth1 10.9") || !strings.Contains(words(steps), "make VLAN "+tagged.VLANDevice()+" eth1") {
-		t.Errorf("on a VLAN: %v %v %s", moves, err, words(steps))
+	steps, moves, err = planUplink(tagged, hostState{uplink: nic()})
+	if err != nil || moves || strings.Contains(joinSteps(steps), "eth1 10.9") || !strings.Contains(joinSteps(steps), "make VLAN "+tagged.VLANDevice()+" eth1") {
+		t.Errorf("on a VLAN: %v %v %s", moves, err, joinSteps(steps))
 	}
 	for _, device := range []string{tagged.BridgeDevice(), tagged.VLANDevice()} {
-		if !strings.Contains(words(steps), "keep the host's own IPv6 off "+device) {
-			t.Errorf("guests of a VLAN reach the host by IPv6 on %s: %s", device, words(steps))
+		if !strings.Contains(joinSteps(steps), "keep the host's own IPv6 off "+device) {
+			t.Errorf("guests of a VLAN reach the host by IPv6 on %s: %s", device, joinSteps(steps))
 		}
 	}
 	auto := nic()
-	auto.Auto = true // the addresses come from routers: the bridge must accept advertisements, too
-	if steps, _, err := planUplink(n, present{uplink: auto}); err != nil || strings.Contains(words(steps), "IPv6") {
-		t.Errorf("a device with addresses of routers: %v %s", err, words(steps))
+	auto.AutoIPv6 = true // the addresses come from routers: the bridge must accept advertisements, too
+	if steps, _, err := planUplink(n, hostState{uplink: auto}); err != nil || strings.Contains(joinSteps(steps), "IPv6") {
+		t.Errorf("a device with addresses of routers: %v %s", err, joinSteps(steps))
 	}
 	behind := addAddressesAndRoutes("eth1", nil, []Route{{To: "::/0", Via: "fd00:aa::1"}, {To: "fd00:aa::1/128"}})
-	if got := words(behind); got != "give a route to eth1 fd00:aa::1/128; give a route to eth1 ::/0" {
+	if got := joinSteps(behind); got != "give a route to eth1 fd00:aa::1/128; give a route to eth1 ::/0" {
 		t.Errorf("a gateway behind a route of its own: %s", got)
 	}
 }
@@ -169,25 +169,25 @@ func TestPlanBridgeMovesAddresses(t *testing.T) {
 func TestPlanRefusesLoopsAndUnmanagedPorts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*present)
+		change func(*hostState)
 		want   string
 	}{
-		"no such device":     {func(p *present) { p.uplink = nil }, "no device eth1"},
-		"in another bridge":  {func(p *present) { p.uplink.Master = "br0" }, "a part of br0"},
-		"a bridge":           {func(p *present) { p.uplink.Kind = "bridge" }, "is a bridge"},
-		"a guest's NIC":      {func(p *present) { p.uplink.Kind = "tuntap" }, "no device by which"},
-		"device of Quantix":  {func(p *present) { p.uplink.Owner = "quantix:x" }, "no device by which"},
-		"an address by DHCP": {func(p *present) { p.uplink.Addresses[0].Dynamic = true }, "DHCP"},
-		"several ways out":   {func(p *present) { p.uplink.Shared = true }, "several devices at once"},
-		"a second uplink": {func(p *present) {
+		"no such device":     {func(p *hostState) { p.uplink = nil }, "no device eth1"},
+		"in another bridge":  {func(p *hostState) { p.uplink.Master = "br0" }, "a part of br0"},
+		"a bridge":           {func(p *hostState) { p.uplink.Kind = "bridge" }, "is a bridge"},
+		"a guest's NIC":      {func(p *hostState) { p.uplink.Kind = "tuntap" }, "no device by which"},
+		"device of Quantix":  {func(p *hostState) { p.uplink.Owner = "quantix:x" }, "no device by which"},
+		"an address by DHCP": {func(p *hostState) { p.uplink.Addresses[0].Dynamic = true }, "DHCP"},
+		"several ways out":   {func(p *hostState) { p.uplink.InMultipath = true }, "several devices at once"},
+		"a second uplink": {func(p *hostState) {
 			p.bridge, p.outPorts = &device{Name: "qx-wire", Kind: "bridge", Owner: owner(uplink()), Up: true}, []string{"eth2"}
 		}, "form a loop"},
-		"an unmanaged bridge": {func(p *present) { p.bridge = &device{Name: "qx-wire", Kind: "bridge"} }, "not made by Quantix"},
+		"an unmanaged bridge": {func(p *hostState) { p.bridge = &device{Name: "qx-wire", Kind: "bridge"} }, "not made by Quantix"},
 	} {
-		p := present{uplink: nic()}
+		p := hostState{uplink: nic()}
 		c.change(&p)
 		if steps, _, err := planUplink(uplink(), p); err == nil || !strings.Contains(err.Error(), c.want) || len(steps) > 0 {
-			t.Errorf("%s: %v %s, want %q", name, err, words(steps), c.want)
+			t.Errorf("%s: %v %s, want %q", name, err, joinSteps(steps), c.want)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func TestPlanRollbackFromEveryStep(t *testing.T) {
 		f := newFake()
 		was := f.String()
 		d := f.devices["eth1"]
-		c := change{Network: n, Before: beforeApply(present{uplink: d})}
+		c := change{Network: n, Before: beforeApply(hostState{uplink: d})}
 		f.all(forth(f)[:cut])
 		if errs := rollBack(f, c); len(errs) > 0 || f.String() != was {
 			t.Errorf("after %d steps and back: %v\n%s\nwant\n%s", cut, errs, f, was)
@@ -231,7 +231,7 @@ func TestPlanRollbackFromEveryStep(t *testing.T) {
 		f.all(forth(f))
 		was := f.String()
 		d := f.devices["qx-wire"]
-		c := change{Network: n, Before: beforeRelease(present{uplink: f.devices["eth1"], bridge: d})}
+		c := change{Network: n, Before: beforeRelease(hostState{uplink: f.devices["eth1"], bridge: d})}
 		steps := home(f)
 		f.all(steps[:min(cut, len(steps))])
 		if errs := rollBack(f, c); len(errs) > 0 || f.String() != was {

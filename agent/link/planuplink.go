@@ -10,7 +10,7 @@ import (
 
 // planUplink returns the steps to create or update a bridge on a device. moves: the steps move the device's addresses
 // to the bridge, or interrupt the device's traffic for a moment.
-func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error) {
+func planUplink(n fleet.Network, p hostState) (steps []step, moves bool, err error) {
 	bridge, nic := n.BridgeDevice(), n.Spec.Device
 	if err := checkOwner(n, p.bridge, "bridge"); err != nil {
 		return nil, false, err
@@ -28,45 +28,45 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 		}
 	}
 	if p.bridge == nil {
-		made := step{do: addBridge, device: bridge, mtu: p.uplink.MTU, owner: owner(n)}
+		made := step{kind: addBridge, device: bridge, mtu: p.uplink.MTU, owner: owner(n)}
 		if n.Spec.VLAN == 0 {
 			made.to = p.uplink.MAC // keeps the neighbours' ARP entries valid
 		}
 		steps = append(steps, made)
 		switch {
 		case n.Spec.VLAN > 0:
-			steps = append(steps, step{do: disableIPv6, device: bridge})
-		case !p.uplink.Auto:
-			steps = append(steps, step{do: copyIPv6Settings, device: bridge, to: nic})
+			steps = append(steps, step{kind: disableIPv6, device: bridge})
+		case !p.uplink.AutoIPv6:
+			steps = append(steps, step{kind: copyIPv6Settings, device: bridge, to: nic})
 		}
 	}
 	if p.bridge == nil || p.bridge.STP != n.Spec.STP {
-		steps = append(steps, step{do: spanning, device: bridge, n: number(n.Spec.STP)})
+		steps = append(steps, step{kind: setSTP, device: bridge, n: boolToInt(n.Spec.STP)})
 		// the bridge's ports learn again, and a switch may block a port that receives spanning tree packets
 		moves = p.bridge != nil
 	}
 	if p.bridge == nil || !p.bridge.Up {
-		steps = append(steps, step{do: bringUp, device: bridge})
+		steps = append(steps, step{kind: bringUp, device: bridge})
 	}
 	if n.Spec.VLAN > 0 && p.vlan == nil {
-		steps = append(steps, step{do: addVLAN, device: port, to: nic, n: n.Spec.VLAN, owner: owner(n)}, step{do: disableIPv6, device: port})
+		steps = append(steps, step{kind: addVLAN, device: port, to: nic, n: n.Spec.VLAN, owner: owner(n)}, step{kind: disableIPv6, device: port})
 	}
 	now := p.uplink
 	if n.Spec.VLAN > 0 {
 		now = p.vlan
 	} else {
 		for _, a := range now.Addresses {
-			steps = append(steps, step{do: dropAddress, device: nic, addr: a})
+			steps = append(steps, step{kind: dropAddress, device: nic, addr: a})
 		}
 		for _, r := range now.Routes {
-			steps = append(steps, step{do: dropRoute, device: nic, route: r})
+			steps = append(steps, step{kind: dropRoute, device: nic, route: r})
 		}
 	}
 	if now == nil || now.Master != bridge {
-		steps, moves = append(steps, step{do: join, device: port, to: bridge}), moves || n.Spec.VLAN == 0
+		steps, moves = append(steps, step{kind: joinBridge, device: port, to: bridge}), moves || n.Spec.VLAN == 0
 	}
 	if now == nil || !now.Up {
-		steps = append(steps, step{do: bringUp, device: port})
+		steps = append(steps, step{kind: bringUp, device: port})
 	}
 	if n.Spec.VLAN == 0 {
 		steps = append(steps, addAddressesAndRoutes(bridge, now.Addresses, now.Routes)...)
@@ -79,20 +79,20 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 // the routes through that gateway.
 func addAddressesAndRoutes(to string, addresses []Address, routes []Route) (steps []step) {
 	for _, a := range addresses {
-		steps = append(steps, step{do: giveAddress, device: to, addr: a})
+		steps = append(steps, step{kind: giveAddress, device: to, addr: a})
 	}
 	routes = slices.Clone(routes)
 	slices.SortStableFunc(routes, func(a, b Route) int {
-		return cmp.Or(b.Scope-a.Scope, number(a.Via != "")-number(b.Via != ""))
+		return cmp.Or(b.Scope-a.Scope, boolToInt(a.Via != "")-boolToInt(b.Via != ""))
 	})
 	for _, r := range routes {
-		steps = append(steps, step{do: giveRoute, device: to, route: r})
+		steps = append(steps, step{kind: giveRoute, device: to, route: r})
 	}
 	return steps
 }
 
 // uplinkPort returns the device to put into the bridge, or an error if the device must not be put there.
-func uplinkPort(n fleet.Network, p present) (string, error) {
+func uplinkPort(n fleet.Network, p hostState) (string, error) {
 	bridge, nic := n.BridgeDevice(), p.uplink
 	if other := foreignPort(n, p); other != "" {
 		return "", fleet.Errorf(fleet.Conflict, "The bridge %s has another device in it: %s. Two uplinks of one bridge form a loop. Remove that device from the bridge.", bridge, other)
@@ -107,11 +107,11 @@ func uplinkPort(n fleet.Network, p present) (string, error) {
 		return "", fleet.Errorf(fleet.Conflict, "%s is a bridge. Define a network on an existing bridge instead.", nic.Name)
 	case nic.Kind == "tuntap" || nic.Kind == "macvtap" || nic.Kind == "loopback" || strings.HasPrefix(nic.Owner, ownerPrefix):
 		return "", fleet.Errorf(fleet.Conflict, "%s is no device by which this host reaches others. Choose another device.", nic.Name)
-	case nic.Shared && nic.Master == "":
+	case nic.InMultipath && nic.Master == "":
 		return "", fleet.Errorf(fleet.Conflict, "A route of this host uses several devices at once, %s among them, which cannot be moved to a bridge. Choose another device.", nic.Name)
 	}
-	if nic.Odd != "" && nic.Master == "" {
-		return "", fleet.Errorf(fleet.Conflict, "The route %s through %s uses a gateway of another address family, a tunnel or one kind of traffic, so it cannot be moved to a bridge. Choose another device, or remove the route first.", nic.Odd, nic.Name)
+	if nic.UnsupportedRoute != "" && nic.Master == "" {
+		return "", fleet.Errorf(fleet.Conflict, "The route %s through %s uses a gateway of another address family, a tunnel or one kind of traffic, so it cannot be moved to a bridge. Choose another device, or remove the route first.", nic.UnsupportedRoute, nic.Name)
 	}
 	for _, a := range nic.Addresses {
 		if a.Dynamic && nic.Master == "" && strings.Contains(a.CIDR, ".") {
@@ -123,7 +123,7 @@ func uplinkPort(n fleet.Network, p present) (string, error) {
 
 // foreignPort returns a port of the network's bridge that is neither the uplink nor a guest's NIC; empty: there is
 // none.
-func foreignPort(n fleet.Network, p present) string {
+func foreignPort(n fleet.Network, p hostState) string {
 	own := []string{n.VLANDevice(), n.TunnelDevice(), n.Spec.Device}
 	if i := slices.IndexFunc(p.outPorts, func(port string) bool { return !slices.Contains(own, port) }); i >= 0 {
 		return p.outPorts[i]

@@ -21,7 +21,7 @@ const (
 )
 
 // before is the state of a device, and of its bridge, before a change.
-type before struct {
+type previousState struct {
 	// the device was a port of the network's bridge, and the bridge had the device's addresses
 	Bridged   bool      `json:"bridged,omitempty"`
 	Up        bool      `json:"up,omitempty"`
@@ -30,25 +30,25 @@ type before struct {
 
 	// The state of a bridge that existed before the change (Stood). Joined: the device was a port of that bridge. Own
 	// and OwnRoutes are the bridge's addresses and routes.
-	Stood     bool      `json:"stood,omitempty"`
-	Joined    bool      `json:"joined,omitempty"`
-	Own       []Address `json:"own,omitempty"`
-	OwnRoutes []Route   `json:"ownRoutes,omitempty"`
+	BridgeExisted     bool      `json:"stood,omitempty"`
+	WasPort    bool      `json:"joined,omitempty"`
+	BridgeAddresses       []Address `json:"own,omitempty"`
+	BridgeRoutes []Route   `json:"ownRoutes,omitempty"`
 	STP       bool      `json:"stp,omitempty"`
 }
 
 // beforeApply returns the state before an apply.
-func beforeApply(p present) before {
-	was := before{Up: p.uplink.Up, Addresses: p.uplink.Addresses, Routes: p.uplink.Routes}
+func beforeApply(p hostState) previousState {
+	was := previousState{Up: p.uplink.Up, Addresses: p.uplink.Addresses, Routes: p.uplink.Routes}
 	if b := p.bridge; b != nil {
-		was.Stood, was.Joined, was.Own, was.OwnRoutes, was.STP = true, p.uplink.Master == b.Name, b.Addresses, b.Routes, b.STP
+		was.BridgeExisted, was.WasPort, was.BridgeAddresses, was.BridgeRoutes, was.STP = true, p.uplink.Master == b.Name, b.Addresses, b.Routes, b.STP
 	}
 	return was
 }
 
 // beforeRelease returns the state before a release.
-func beforeRelease(p present) before {
-	return before{Bridged: true, Up: p.uplink.Up, Addresses: p.bridge.Addresses, Routes: p.bridge.Routes, STP: p.bridge.STP}
+func beforeRelease(p hostState) previousState {
+	return previousState{Bridged: true, Up: p.uplink.Up, Addresses: p.bridge.Addresses, Routes: p.bridge.Routes, STP: p.bridge.STP}
 }
 
 // appliedNetwork is the record of an applied network.
@@ -68,15 +68,15 @@ type state struct {
 // change is the journal of an unconfirmed change. It contains all that a process needs for a rollback.
 type change struct {
 	ID      string        `json:"id"`
-	Order   string        `json:"order"` // the job's ID
+	JobID   string        `json:"order"` // the job's ID
 	Boot    string        `json:"boot"`
 	Network fleet.Network `json:"network"`
-	Before  before        `json:"before"`
+	Before  previousState        `json:"before"`
 }
 
 // undone is the record of a change that was rolled back.
-type undone struct {
-	Order string    `json:"order"`
+type rolledBackChange struct {
+	JobID string    `json:"order"`
 	At    time.Time `json:"at"`
 	Words string    `json:"words"`
 }
@@ -137,10 +137,10 @@ func syncDir(dir string) error {
 
 // recordRollback records that a change was rolled back, and deletes its journal.
 func recordRollback(dir string, c change, words string) error {
-	all := map[fleet.NetworkID]undone{}
+	all := map[fleet.NetworkID]rolledBackChange{}
 	if _, err := load(dir, undoneFile, &all); err != nil {
-		all = map[fleet.NetworkID]undone{}
+		all = map[fleet.NetworkID]rolledBackChange{}
 	}
-	all[c.Network.ID] = undone{Order: c.Order, At: time.Now().UTC().Truncate(time.Second), Words: words}
+	all[c.Network.ID] = rolledBackChange{JobID: c.JobID, At: time.Now().UTC().Truncate(time.Second), Words: words}
 	return errors.Join(save(dir, undoneFile, all), remove(dir, journalFile))
 }

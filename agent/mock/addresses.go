@@ -59,7 +59,7 @@ func (n *network) dhcpAddress(mac string) (string, bool) {
 // leases returns the DHCP leases of running guests on the network. The caller holds h.mu.
 func (h *Host) leases(network string) (out []fleet.DHCPLease) {
 	for _, g := range h.guests {
-		if !g.on() {
+		if !g.isRunning() {
 			continue
 		}
 		for _, n := range g.live.spec.NICs {

@@ -19,7 +19,7 @@ import (
 const vmdkHead = 21 * 512
 
 // packed returns a disk for an archive: a valid VMDK header, and the text that represents the disk's data.
-func packed(size int64, data string) []byte {
+func packedDisk(size int64, data string) []byte {
 	b := make([]byte, vmdkHead, vmdkHead+len(data))
 	copy(b, "KDMV")
 	binary.LittleEndian.PutUint32(b[4:], 3)
@@ -31,7 +31,7 @@ func packed(size int64, data string) []byte {
 }
 
 // whole returns the text that represents the data of a disk with its backing chain. The caller holds h.mu.
-func (f *file) whole(p *pool) string {
+func (f *file) chainText(p *pool) string {
 	for at := f; at != nil; at = p.dir.files[path.Base(at.Backing)] {
 		if at.bytes != "" || at.Backing == "" {
 			return at.data()
@@ -128,7 +128,7 @@ func (h *Host) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	return h.setBytes(ctx, in, string(text))
 }
 
-func (h *Host) archive(in hypervisor.VolumeWork, e fleet.ExportOrder) ([]byte, error) {
+func (h *Host) archive(in hypervisor.VolumeWork, e fleet.ExportParams) ([]byte, error) {
 	a := e.Appliance
 	a.Disks = slices.Clone(a.Disks)
 	var disks [][]byte
@@ -145,12 +145,12 @@ func (h *Host) archive(in hypervisor.VolumeWork, e fleet.ExportOrder) ([]byte, e
 		if err := h.checkNotRunning(p, f); err != nil {
 			return nil, err
 		}
-		text := packed(f.CapacityBytes, f.whole(p))
+		text := packedDisk(f.CapacityBytes, f.chainText(p))
 		a.Disks[i].FileBytes, a.Disks[i].SizeBytes = int64(len(text)), f.CapacityBytes
 		disks, names = append(disks, text), append(names, a.Disks[i].Member)
 		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256(text)))
 	}
-	to, plan := &written{}, ovf.NewPlan(a)
+	to, plan := &memoryFile{}, ovf.NewPlan(a)
 	for i, text := range disks {
 		at, data := plan.Next()
 		header, err := ovf.Header(names[i], int64(len(text)))
@@ -159,16 +159,16 @@ func (h *Host) archive(in hypervisor.VolumeWork, e fleet.ExportOrder) ([]byte, e
 		}
 		to.put(header, at)
 		to.put(text, data)
-		plan.Took(int64(len(text)))
+		plan.Advance(int64(len(text)))
 	}
-	to.put([]byte{0}, plan.End()-1)
+	to.put([]byte{0}, plan.Size()-1)
 	return to.text, plan.Begin(to, a, sums)
 }
 
 // written is a file in memory.
-type written struct{ text []byte }
+type memoryFile struct{ text []byte }
 
-func (w *written) put(b []byte, at int64) {
+func (w *memoryFile) put(b []byte, at int64) {
 	if more := at + int64(len(b)) - int64(len(w.text)); more > 0 {
 		w.text = append(w.text, make([]byte, more)...)
 	}
@@ -176,7 +176,7 @@ func (w *written) put(b []byte, at int64) {
 }
 
 // WriteAt implements io.WriterAt.
-func (w *written) WriteAt(b []byte, at int64) (int, error) {
+func (w *memoryFile) WriteAt(b []byte, at int64) (int, error) {
 	w.put(b, at)
 	return len(b), nil
 }

@@ -38,7 +38,7 @@ func (h *Host) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 		return err
 	}
 	for _, v := range make {
-		if err := in.Whole(v.ref); err != nil {
+		if err := in.RecordDisk(v.ref); err != nil {
 			return err
 		}
 	}
@@ -66,18 +66,18 @@ func (h *Host) growDisks(in hypervisor.Apply) error {
 			return err
 		}
 		switch {
-		case !p.spec.Kind.Is().Makes:
+		case !p.spec.Kind.Info().CreatesVolumes:
 			return fleet.Errorf(fleet.Conflict, "The storage of the pool %s defines its volumes. Quantix cannot create, change or delete them.", p.spec.Source())
 		case !ok:
 			return hypervisor.NoVolume(d.Volume, p.spec.Source())
 		case f.CapacityBytes >= d.SizeBytes:
 			continue
 		}
-		if d.Encryption != "" && !h.guests[in.VM.ID].on() {
-			return hypervisor.GrowsWhileOn(d.Volume)
+		if d.Encryption != "" && !h.guests[in.VM.ID].isRunning() {
+			return hypervisor.RefuseGrowWhileOff(d.Volume)
 		}
 		if other := f.baseOf(p); other != "" {
-			return hypervisor.VolumeBase(f.Name, other)
+			return hypervisor.RefuseBackingVolume(f.Name, other)
 		}
 		f.CapacityBytes = d.SizeBytes
 	}
@@ -122,8 +122,8 @@ func (h *Host) volumesToCreate(in hypervisor.Apply) ([]newVolume, error) {
 func (h *Host) plan(in hypervisor.Apply) hypervisor.Edit {
 	if g, ok := h.guests[in.VM.ID]; ok {
 		was := g.applied
-		if in.Unknown(g.generation, was) {
-			was = hypervisor.Assumed(in, was.Domain, was.Was, func(d fleet.Disk) bool { return !hasDisk(was.Spec.Disks, d) && !slices.Contains(in.Made, d.Ref()) })
+		if in.HasUnknownBase(g.generation, was) {
+			was = hypervisor.AssumeApplied(in, was.Domain, was.Was, func(d fleet.Disk) bool { return !hasDisk(was.Spec.Disks, d) && !slices.Contains(in.CreatedDisks, d.Ref()) })
 		}
 		return hypervisor.Plan(was, g.defined(), in.VM, in.Reapply)
 	}
@@ -138,21 +138,21 @@ func (h *Host) check(in hypervisor.Apply) ([]newVolume, error) {
 		had = g.def.spec.HostDevices
 		switch {
 		case !g.managed:
-			return nil, foreign()
+			return nil, errUnmanaged()
 		case g.undefined && !in.Reapply:
-			return nil, hypervisor.Refusal(hypervisor.Undefined())
+			return nil, hypervisor.Refusal(hypervisor.UndefinedFault())
 		}
 		was = g.applied.Spec.Disks
 	}
 	plan := h.plan(in)
 	var out []newVolume
 	if plan.Has("hostDevices") {
-		if err := h.checkPhysicals(in.VM.ID, plan.Wanted(in.VM.Spec).HostDevices, had); err != nil {
+		if err := h.checkPhysicals(in.VM.ID, plan.MergeLists(in.VM.Spec).HostDevices, had); err != nil {
 			return nil, err
 		}
 	}
 	for _, d := range plan.Disks {
-		made := slices.Contains(in.Made, d.Ref()) || slices.ContainsFunc(was, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+		made := slices.Contains(in.CreatedDisks, d.Ref()) || slices.ContainsFunc(was, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 		v, err := h.checkDisk(in, d, made)
 		if err != nil {
 			return nil, err
@@ -184,9 +184,9 @@ func (h *Host) checkMedium(in hypervisor.Apply, m fleet.Medium) error {
 	}
 	switch f, ok := p.dir.files[m.Volume]; {
 	case !ok:
-		return noVolume(m.Volume)
+		return errNoVolume(m.Volume)
 	case len(h.diskUsers()[at]) > 0:
-		return someDisk(m.Volume)
+		return errDiskInUse(m.Volume)
 	case m.Kind == fleet.MediumISO && (f.Format != "iso" || f.refers):
 		return fleet.Errorf(fleet.Conflict, "The volume %s is not an ISO image, or is a link. Choose another volume.", m.Volume)
 	case m.Kind != fleet.MediumISO && (f.Format != "raw" || f.refers), m.Kind == fleet.MediumFloppy && f.CapacityBytes > fleet.MaxFloppyBytes:
@@ -204,18 +204,18 @@ func (h *Host) checkDisk(in hypervisor.Apply, d fleet.Disk, made bool) (*newVolu
 	pools := hypervisor.NewApplied(in, "", "", nil).Pools
 	switch why := h.missingReason(d.Ref(), pools); {
 	case why == "":
-		if p, err := h.active(d.PoolID, in.Pools); err == nil && d.Existing && p.spec.Kind.Is().Files {
+		if p, err := h.active(d.PoolID, in.Pools); err == nil && d.Existing && p.spec.Kind.Info().FilePool {
 			if f := p.dir.files[d.Volume]; f != nil && (f.Format != "raw" || f.CapacityBytes == 0) {
 				return nil, fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty. VMs can share only raw volumes.", d.Volume, in.Pools[i].Name, f.Format)
 			}
 		}
-		return nil, h.freeFor(path.Join(dirOf(in.Pools[i].Spec), d.Volume), in.VM.ID, d.Shareable)
+		return nil, h.refuseUsedDiskUnlessShared(path.Join(dirOf(in.Pools[i].Spec), d.Volume), in.VM.ID, d.Shareable)
 	case made:
 		n := 1 + slices.IndexFunc(in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
-		return nil, hypervisor.Refusal(hypervisor.MissingDisk(n, d.Ref(), in.Pools[i].Name, h.opts.Name, why))
+		return nil, hypervisor.Refusal(hypervisor.MissingDiskFault(n, d.Ref(), in.Pools[i].Name, h.opts.Name, why))
 	}
 	p, err := h.active(d.PoolID, in.Pools)
-	if err == nil && (d.Existing || !p.spec.Kind.Is().Makes) {
+	if err == nil && (d.Existing || !p.spec.Kind.Info().CreatesVolumes) {
 		err = hypervisor.NoVolume(d.Volume, in.Pools[i].Name)
 	}
 	if err != nil {
@@ -227,7 +227,7 @@ func (h *Host) checkDisk(in hypervisor.Apply, d fleet.Disk, made bool) (*newVolu
 
 func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, error) {
 	v := newVolume{ref: d.Ref(), in: p.dir, file: file{Volume: fleet.Volume{Name: d.Volume, Format: d.FileFormat(), CapacityBytes: d.SizeBytes, AllocBytes: 196 << 10}}}
-	if !p.spec.Kind.Is().Files {
+	if !p.spec.Kind.Info().FilePool {
 		v.Format = formatOf(p.spec)
 	}
 	if d.Image == nil {
@@ -240,9 +240,9 @@ func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, 
 	img, ok := from.dir.files[d.Image.Volume]
 	switch {
 	case !ok:
-		return v, noVolume(d.Image.Volume)
+		return v, errNoVolume(d.Image.Volume)
 	case len(h.diskUsers()[path.Join(dirOf(from.spec), img.Name)]) > 0 || d.VersionID == "" && h.backsDisk(from, img):
-		return v, someDisk(img.Name)
+		return v, errDiskInUse(img.Name)
 	case img.checkSelfContained() != nil:
 		return v, img.checkSelfContained()
 	case d.SizeBytes != 0 && d.SizeBytes < img.CapacityBytes:
@@ -259,7 +259,7 @@ func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, 
 	return v, nil
 }
 
-func noVolume(name string) error {
+func errNoVolume(name string) error {
 	return fmt.Errorf("Storage volume not found: no storage vol with matching name '%s'", name)
 }
 
@@ -294,7 +294,7 @@ func (h *Host) define(in hypervisor.Apply) error {
 		if domain = h.freeName(in); domain == "" {
 			return fleet.Errorf(fleet.Conflict, "Other domains on the host have all names that this VM's domain could get.")
 		}
-		if g.on() && domain != g.name {
+		if g.isRunning() && domain != g.name {
 			was = g.name
 		} else {
 			g.name = domain
@@ -306,14 +306,14 @@ func (h *Host) define(in hypervisor.Apply) error {
 	again := g.generation == in.VM.Generation
 	g.applied, g.generation, g.undefined, g.mark = hypervisor.NewApplied(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.Mark, g.mark)
 	var refused error
-	if g.on() {
+	if g.isRunning() {
 		nics := slices.Clone(plan.NICs)
 		for _, s := range plan.SetNICs {
 			nics = append(nics, s.Device)
 		}
 		refused = h.checkNICLimits(nics)
 	}
-	if g.on() && refused == nil {
+	if g.isRunning() && refused == nil {
 		if plan.Has("memory.balloonMiB") || plan.Has("memory.minMiB") || plan.Has("memoryMiB") {
 			g.balloon = 0
 		}
@@ -322,11 +322,11 @@ func (h *Host) define(in hypervisor.Apply) error {
 		g.live.pools = maps.Clone(g.live.pools)
 	}
 	had := g.def.spec.HostDevices
-	g.def = shape{spec: edited(g.def.spec, plan, in.VM.Spec), pools: map[fleet.PoolID]string{}}
+	g.def = definition{spec: editedSpec(g.def.spec, plan, in.VM.Spec), pools: map[fleet.PoolID]string{}}
 	for id, p := range g.applied.Pools {
 		g.def.pools[id] = cmp.Or(p.Path, dirOfApplied(p))
 	}
-	if g.on() {
+	if g.isRunning() {
 		maps.Copy(g.live.pools, g.def.pools)
 		if again {
 			had = nil

@@ -34,7 +34,7 @@ func (h *Host) SetBalloon(ctx context.Context, id fleet.VMID, mib int) error {
 		return err
 	}
 	return h.change(id, func(g *guest) error {
-		if floor := g.applied.Spec.Memory.MinMiB; !g.on() || floor == 0 || mib < floor {
+		if floor := g.applied.Spec.Memory.MinMiB; !g.isRunning() || floor == 0 || mib < floor {
 			return nil
 		}
 		if g.balloon = mib; mib >= g.balloonMiB() {

@@ -35,8 +35,8 @@ func (h *Host) Secret(id fleet.PoolID) string {
 }
 
 // allowed refuses pools on paths and devices that the host's settings do not allow.
-func (h *Host) allowed(s fleet.PoolSpec) error {
-	if s.Kind.Is().Files {
+func (h *Host) checkPoolAllowed(s fleet.PoolSpec) error {
+	if s.Kind.Info().FilePool {
 		return h.opts.Roots.Check(s.Path)
 	}
 	return nil
@@ -46,7 +46,7 @@ func (h *Host) allowed(s fleet.PoolSpec) error {
 func (h *Host) authError(p fleet.Pool) error {
 	s := p.Spec
 	switch server := s.Portal + s.Monitors; {
-	case s.Kind.Is().Files:
+	case s.Kind.Info().FilePool:
 		return nil
 	case strings.HasPrefix(server, "refused") && s.Target != "":
 		return fmt.Errorf("internal error: Failed to connect to iSCSI target %s: connect failed: Connection refused(111)", s.Target)
@@ -65,7 +65,7 @@ func (h *Host) authError(p fleet.Pool) error {
 // dirOf returns the prefix of the paths of the pool's volumes.
 func dirOf(s fleet.PoolSpec) string {
 	switch {
-	case s.Kind.Is().Files:
+	case s.Kind.Info().FilePool:
 		return s.Path
 	case s.Target != "":
 		return "iscsi:" + s.Target
@@ -96,7 +96,7 @@ func formatOf(s fleet.PoolSpec) string {
 // initialVolumes returns the volumes of a new pool. An iSCSI target has LUNs, and a file pool has the given images.
 func initialVolumes(s fleet.PoolSpec, images []fleet.Volume) []fleet.Volume {
 	switch {
-	case s.Kind.Is().Files:
+	case s.Kind.Info().FilePool:
 		return images
 	case s.Target == "":
 		return nil

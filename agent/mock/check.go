@@ -17,16 +17,16 @@ import (
 
 // CheckGuest implements hypervisor.Guests. All ports of a guest accept connections and serve HTTP, unless the guest is
 // sick.
-func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.Sign, error) {
+func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
 	if err := h.enter(ctx); err != nil {
-		return hypervisor.Sign{}, err
+		return hypervisor.CheckResult{}, err
 	}
-	g, on, err := h.look(id)
+	g, on, err := h.copyOf(id)
 	switch {
 	case err != nil:
-		return hypervisor.Sign{}, err
+		return hypervisor.CheckResult{}, err
 	case !on:
-		return hypervisor.Sign{}, hypervisor.ErrNotRunning
+		return hypervisor.CheckResult{}, hypervisor.ErrNotRunning
 	}
 	h.mu.Lock()
 	sick := g.sick[check.Kind] || misbehaves(g.name, Sick)
@@ -34,37 +34,37 @@ func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Health
 	switch check.Kind {
 	case fleet.HealthExec:
 		if says := g.agentStatus(); sick || says.Agent != fleet.AgentAnswers {
-			return hypervisor.Sign{}, errors.New("the program ended with exit code 1")
+			return hypervisor.CheckResult{}, errors.New("the program ended with exit code 1")
 		}
-		out, err := runs(ctx, check.Order())
+		out, err := runProgram(ctx, check.GuestProgram())
 		if err == nil {
-			err = hypervisor.Ended(out)
+			err = hypervisor.ProgramError(out)
 		}
-		return hypervisor.Sign{Said: "It ended with exit code 0."}, err
+		return hypervisor.CheckResult{Text: "It ended with exit code 0."}, err
 	case fleet.HealthAgent:
 		switch says := g.agentStatus(); {
 		case says.Agent == fleet.AgentNone:
-			return hypervisor.Sign{}, hypervisor.Unsure("The running guest has no channel for a guest agent.")
+			return hypervisor.CheckResult{}, hypervisor.UncheckedError("The running guest has no channel for a guest agent.")
 		case sick || says.Agent != fleet.AgentAnswers:
-			return hypervisor.Sign{}, errors.New("the guest's agent does not answer")
+			return hypervisor.CheckResult{}, errors.New("the guest's agent does not answer")
 		}
-		return hypervisor.Sign{Said: "It answers."}, nil
+		return hypervisor.CheckResult{Text: "It answers."}, nil
 	case fleet.HealthWatchdog, fleet.HealthScreen:
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		g := h.guests[id]
 		if g == nil {
-			return hypervisor.Sign{}, hypervisor.ErrNotRunning
+			return hypervisor.CheckResult{}, hypervisor.ErrNotRunning
 		}
 		if sick == (check.Kind == fleet.HealthWatchdog) {
-			g.signs++
+			g.healthChanges++
 		}
-		return hypervisor.Sign{Mark: strconv.Itoa(g.signs + 1)}, nil
+		return hypervisor.CheckResult{Mark: strconv.Itoa(g.healthChanges + 1)}, nil
 	}
-	return hypervisor.AskPort(ctx, check, func(context.Context, int) (net.Conn, error) {
+	return hypervisor.CheckPort(ctx, check, func(context.Context, int) (net.Conn, error) {
 		switch {
 		case len(g.live.spec.NICs) == 0:
-			return nil, hypervisor.Unsure("The host knows no address of the VM's NICs from DHCP leases or traffic.")
+			return nil, hypervisor.UncheckedError("The host knows no address of the VM's NICs from DHCP leases or traffic.")
 		case sick && check.Kind == fleet.HealthTCP:
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 		}
@@ -90,7 +90,7 @@ func serveWeb(conn net.Conn, sick bool) {
 }
 
 // Sicken makes a guest fail health checks of the kind, or pass them again. A restart or reset does not change that.
-func (h *Host) Sicken(id fleet.VMID, kind fleet.HealthKind, sick bool) {
+func (h *Host) SetSick(id fleet.VMID, kind fleet.HealthKind, sick bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.guests[id]

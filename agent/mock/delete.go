@@ -19,7 +19,7 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 	defer h.mu.Unlock()
 	g, ok := h.guests[vm.ID]
 	if ok && !g.managed {
-		return foreign()
+		return errUnmanaged()
 	}
 	volumesToDelete, err := h.volumesToDelete(vm, pools, disks)
 	if err != nil {
@@ -29,7 +29,7 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 		return err
 	}
 	if ok && disks {
-		for _, o := range g.over {
+		for _, o := range g.foreignOverlays {
 			if p := h.poolAt(g.file(g.def, o.Disk)); p != nil {
 				delete(p.dir.files, o.File)
 			}
@@ -64,7 +64,7 @@ func (h *Host) volumesToDelete(vm fleet.VM, pools []fleet.Pool, disks bool) (out
 		if err != nil {
 			return nil, err
 		}
-		if err := h.free(path.Join(dirOf(p.spec), d.Volume), vm.ID); err != nil {
+		if err := h.refuseUsedDisk(path.Join(dirOf(p.spec), d.Volume), vm.ID); err != nil {
 			return nil, err
 		}
 		out = append(out, newVolume{in: p.dir, file: file{Volume: fleet.Volume{Name: d.Volume}}})

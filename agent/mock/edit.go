@@ -9,9 +9,9 @@ import (
 )
 
 // edited returns a definition after an edit.
-func edited(spec fleet.VMSpec, plan hypervisor.Edit, want fleet.VMSpec) fleet.VMSpec {
+func editedSpec(spec fleet.VMSpec, plan hypervisor.Edit, want fleet.VMSpec) fleet.VMSpec {
 	disks, cards := spec.Disks, spec.NICs
-	want = plan.Wanted(want)
+	want = plan.MergeLists(want)
 	for _, f := range plan.Fields {
 		f.Copy(&spec, want)
 	}
@@ -40,7 +40,7 @@ func setAll(spec *fleet.VMSpec, plan hypervisor.Edit, so func(fleet.When) bool) 
 	for _, set := range plan.SetDisks {
 		if i := slices.IndexFunc(spec.Disks, func(d fleet.Disk) bool { return d.Ref() == set.Device.Ref() }); i >= 0 {
 			for _, f := range set.Fields {
-				if so(f.On) {
+				if so(f.TakesEffect) {
 					f.Copy(&spec.Disks[i], set.Device)
 				}
 			}
@@ -49,7 +49,7 @@ func setAll(spec *fleet.VMSpec, plan hypervisor.Edit, so func(fleet.When) bool) 
 	for _, set := range plan.SetNICs {
 		if i := nicOf(spec.NICs, set.Device); i >= 0 {
 			for _, f := range set.Fields {
-				if so(f.On) {
+				if so(f.TakesEffect) {
 					f.Copy(&spec.NICs[i], set.Device)
 				}
 			}

@@ -77,7 +77,7 @@ func (h *Host) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) erro
 	defer h.mu.Unlock()
 	for _, other := range h.guests {
 		if slices.Contains(other.def.spec.SecurityGroups(), g.ID) {
-			return hypervisor.FilterInUse(g.Name, other.name)
+			return hypervisor.RefuseUsedSecurityGroup(g.Name, other.name)
 		}
 	}
 	delete(h.groups, g.ID)
@@ -96,7 +96,7 @@ func (h *Host) FilterCounts(ctx context.Context) ([]hypervisor.CountedNIC, error
 	defer h.mu.Unlock()
 	var out []hypervisor.CountedNIC
 	for _, g := range h.guests {
-		if !g.managed || !g.on() {
+		if !g.managed || !g.isRunning() {
 			continue
 		}
 		n := int64(time.Since(g.startedAt).Seconds())

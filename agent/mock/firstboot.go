@@ -47,7 +47,7 @@ func (h *Host) storeSeed(ctx context.Context, in hypervisor.Apply) error {
 // h.mu.
 func (h *Host) deleteUnusedSeeds(g *guest) {
 	maps.DeleteFunc(h.seeds[g.id], func(of fleet.VMFirstBoot, _ map[string][]byte) bool {
-		has := of == g.def.spec.FirstBoot || g.on() && of == g.live.spec.FirstBoot
+		has := of == g.def.spec.FirstBoot || g.isRunning() && of == g.live.spec.FirstBoot
 		return !has
 	})
 	if len(h.seeds[g.id]) == 0 {

@@ -21,7 +21,7 @@ func (h *Host) nics(s fleet.NetworkSpec) *fleet.NetworkNICs {
 		c.Total = h.functions[s.Device]
 	}
 	for _, g := range h.guests {
-		if g.on() {
+		if g.isRunning() {
 			c.Used += h.countNICs(g.live.spec.NICs, s)
 		}
 	}
@@ -32,7 +32,7 @@ func (h *Host) nics(s fleet.NetworkSpec) *fleet.NetworkNICs {
 // h.mu.
 func (h *Host) countNICs(nics []fleet.NIC, s fleet.NetworkSpec) (cards int) {
 	for _, n := range nics {
-		if o := h.networks[n.Network]; o != nil && o.spec.Counted() && o.spec.Mode == s.Mode && o.spec.Device == s.Device {
+		if o := h.networks[n.Network]; o != nil && o.spec.HasExclusiveNICs() && o.spec.Mode == s.Mode && o.spec.Device == s.Device {
 			cards++
 		}
 	}
@@ -43,11 +43,11 @@ func (h *Host) countNICs(nics []fleet.NIC, s fleet.NetworkSpec) (cards int) {
 func (h *Host) checkFreeDevices(g *guest) error {
 	for _, n := range g.def.spec.NICs {
 		o := h.networks[n.Network]
-		if o == nil || !o.spec.Counted() {
+		if o == nil || !o.spec.HasExclusiveNICs() {
 			continue
 		}
 		if c := h.nics(o.spec); c.Used+h.countNICs(g.def.spec.NICs, o.spec) > c.Total {
-			return hypervisor.NoDeviceFree(n.Network)
+			return hypervisor.RefuseNICWithoutDevice(n.Network)
 		}
 	}
 	return nil

@@ -19,21 +19,21 @@ type guest struct {
 	applied    hypervisor.Applied
 	mark       string // the VM's mark in its metadata
 	name       string // the domain's current name
-	def        shape
+	def        definition
 	undefined  bool   // the guest runs without a definition
-	live       *shape // the running definition; nil: off
+	live       *definition // the running definition; nil: off
 	power      fleet.Power
 	startedAt  time.Time
 	screen     *screen
 	tree       *hypervisor.SnapTree // the VM's snapshot tree; nil: the VM never had a snapshot
-	others     []string             // snapshots made outside Quantix
-	over       []fleet.Overlay      // overlays made outside Quantix
+	foreignSnapshots     []string             // snapshots made outside Quantix
+	foreignOverlays       []fleet.Overlay      // overlays made outside Quantix
 
 	balloon int // balloon size in MiB; 0: all memory
 
 	reason string                    // why the guest is off
 	sick   map[fleet.HealthKind]bool // checks that the guest fails
-	signs  int                       // number of changes of the screen or of expiries of the watchdog
+	healthChanges  int                       // number of changes of the screen or of expiries of the watchdog
 
 	frozen    bool                 // the guest's file systems are frozen
 	passwords map[string]string    // passwords by user
@@ -41,17 +41,17 @@ type guest struct {
 }
 
 // shape is a definition: a spec, and the paths of its pools.
-type shape struct {
+type definition struct {
 	spec  fleet.VMSpec
 	pools map[fleet.PoolID]string
 
 	modules []fleet.Module // hot-plugged memory modules
-	least   int            // number of vCPUs at the guest's start
+	startVCPUs   int            // number of vCPUs at the guest's start
 }
 
-func (s shape) path(ref fleet.Volref) string { return path.Join(s.pools[ref.PoolID], ref.Volume) }
+func (s definition) path(ref fleet.Volref) string { return path.Join(s.pools[ref.PoolID], ref.Volume) }
 
-func (s shape) disks() []string {
+func (s definition) disks() []string {
 	var out []string
 	for _, d := range s.spec.Disks {
 		out = append(out, s.path(d.Ref()))
@@ -60,7 +60,7 @@ func (s shape) disks() []string {
 }
 
 // media returns the paths of the definition's read-only files, such as media in drives and a kernel.
-func (s shape) media() []string {
+func (s definition) media() []string {
 	var out []string
 	for _, m := range s.spec.Media() {
 		out = append(out, s.path(m.Volref))
@@ -77,7 +77,7 @@ func (g *guest) start(now time.Time) {
 		g.name = want
 	}
 	run := g.def
-	run.least = run.spec.CPUs
+	run.startVCPUs = run.spec.CPUs
 	g.live, g.power, g.startedAt = &run, fleet.Running, now.Truncate(time.Second)
 	g.screen = newScreen(g.name, g.def)
 	g.frozen, g.reason, g.balloon = false, "", 0
@@ -98,11 +98,11 @@ func (h *Host) stop(g *guest, reason string) {
 	}
 }
 
-func (g *guest) on() bool { return g.live != nil }
+func (g *guest) isRunning() bool { return g.live != nil }
 
 // nextBoot lists the pending changes of the running guest.
 func (g *guest) nextBoot() []string {
-	if !g.on() {
+	if !g.isRunning() {
 		return nil
 	}
 	var out []string
@@ -110,7 +110,7 @@ func (g *guest) nextBoot() []string {
 		out = append(out, "name")
 	}
 	for _, f := range fleet.VMFields {
-		if !unseen(&f) && !f.Same(g.live.spec, g.def.spec) {
+		if !isInvisibleToGuest(&f) && !f.Same(g.live.spec, g.def.spec) {
 			out = append(out, f.Name)
 		}
 	}
@@ -118,19 +118,19 @@ func (g *guest) nextBoot() []string {
 }
 
 // unseen reports whether the field is invisible to guests.
-func unseen(f *fleet.VMField) bool {
-	return f.On == fleet.Now && f.Default != nil && f.Merge == nil // merged fields are devices
+func isInvisibleToGuest(f *fleet.VMField) bool {
+	return f.TakesEffect == fleet.WhenNow && f.Default != nil && f.Merge == nil // merged fields are devices
 }
 
 // uses reports whether the running or persistent definition uses the file.
 func (g *guest) uses(path string) bool {
 	return g.tree != nil && slices.Contains(g.tree.Files(), path) || slices.Contains(g.def.disks(), path) || slices.Contains(g.def.media(), path) ||
-		g.on() && (slices.Contains(g.live.disks(), path) || slices.Contains(g.live.media(), path))
+		g.isRunning() && (slices.Contains(g.live.disks(), path) || slices.Contains(g.live.media(), path))
 }
 
 // shares reports whether the domain uses the file only as a shareable disk.
 func (g *guest) shares(path string) bool {
-	one := func(s shape) bool {
+	one := func(s definition) bool {
 		for _, d := range s.spec.Disks {
 			if s.path(d.Ref()) == path && !d.Shareable {
 				return false
@@ -138,33 +138,33 @@ func (g *guest) shares(path string) bool {
 		}
 		return !slices.Contains(s.media(), path)
 	}
-	return one(g.def) && (!g.on() || one(*g.live)) && (g.tree == nil || !slices.Contains(g.tree.Files(), path))
+	return one(g.def) && (!g.isRunning() || one(*g.live)) && (g.tree == nil || !slices.Contains(g.tree.Files(), path))
 }
 
 // status returns the status as libvirt would report it. The caller holds h.mu.
 func (h *Host) status(g *guest) fleet.VMStatus {
 	now := g.def
 	s := fleet.VMStatus{Power: g.power, Reason: g.reason, NextBoot: g.nextBoot(), Accelerator: h.inv.Accelerators[0]}
-	if g.on() {
+	if g.isRunning() {
 		now = *g.live
 		started := g.startedAt
 		s.StartedAt = &started
 	}
 	s.CPUs, s.MemoryMiB = now.spec.CPUs, now.spec.MemoryMiB
-	if g.on() {
+	if g.isRunning() {
 		s.Launch = launchInfo(g)
 		s.MaxMemory = now.spec.Memory.MaxMiB
 		if n := now.spec.CPU.Max; n > s.CPUs {
 			s.MaxCPUs = n
 		}
 		s.Modules, s.PendingUnplug = slices.Clone(now.modules), h.pendingUnplugs(g)
-		if h.inv.Accelerators[0] == "kvm" && now.least < s.CPUs {
-			s.MinCPUs = now.least
+		if h.inv.Accelerators[0] == "kvm" && now.startVCPUs < s.CPUs {
+			s.MinCPUs = now.startVCPUs
 		}
 	}
 	if g.managed {
 		s.Faults, s.Drift = h.faults(g), g.applied.Drift(g.defined())
-		s.Snapshots = g.tree.Reported(&g.applied.Spec, g.others, g.over)
+		s.Snapshots = g.tree.Status(&g.applied.Spec, g.foreignSnapshots, g.foreignOverlays)
 		if g.name != g.applied.Name {
 			s.Domain = g.name
 		}
@@ -188,7 +188,7 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 			state.Source = "bridge " + n.Bridge
 		}
 		state.Filter = filterOf(g.id, n)
-		if g.on() {
+		if g.isRunning() {
 			ip, by := h.address(n)
 			state.Addresses, state.Seen = []string{ip}, []fleet.SeenAddress{{IP: ip, By: by}}
 		}
@@ -210,11 +210,11 @@ func (h *Host) faults(g *guest) []fleet.Fault {
 			continue
 		}
 		if why := h.missingReason(d.Ref(), g.applied.Pools); why != "" {
-			out = append(out, hypervisor.MissingDisk(i+1, d.Ref(), g.applied.Pools[d.PoolID].Name, h.opts.Name, why))
+			out = append(out, hypervisor.MissingDiskFault(i+1, d.Ref(), g.applied.Pools[d.PoolID].Name, h.opts.Name, why))
 		}
 	}
 	if g.undefined {
-		out = append(out, hypervisor.Undefined())
+		out = append(out, hypervisor.UndefinedFault())
 	}
 	return out
 }

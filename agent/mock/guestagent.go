@@ -14,7 +14,7 @@ import (
 // agentStatus returns the guest agent's status. It returns nil if the guest is off. The caller holds the host's lock.
 func (g *guest) agentStatus() *fleet.GuestStatus {
 	switch {
-	case !g.on():
+	case !g.isRunning():
 		return nil
 	case g.live.spec.Devices.GuestAgent == "none":
 		return &fleet.GuestStatus{Agent: fleet.AgentNone}
@@ -36,7 +36,7 @@ func (h *Host) GuestReadings(ctx context.Context) ([]hypervisor.GuestReading, er
 	now := time.Now()
 	var out []hypervisor.GuestReading
 	for _, g := range h.guests {
-		if !g.managed || !g.on() || g.agentStatus().Agent != fleet.AgentAnswers || g.power != fleet.Running {
+		if !g.managed || !g.isRunning() || g.agentStatus().Agent != fleet.AgentAnswers || g.power != fleet.Running {
 			continue
 		}
 		seed := hash(string(g.id))
@@ -67,7 +67,7 @@ func (h *Host) FreezeGuest(ctx context.Context, id fleet.VMID) error {
 
 // ThawGuest implements hypervisor.Guests.
 func (h *Host) ThawGuest(ctx context.Context, id fleet.VMID) error {
-	if g, on, err := h.look(id); err != nil || !on || g.power == fleet.Stopped {
+	if g, on, err := h.copyOf(id); err != nil || !on || g.power == fleet.Stopped {
 		return err
 	}
 	return h.toGuest(ctx, id, func(g *guest) error {
@@ -121,13 +121,13 @@ func (h *Host) toGuest(ctx context.Context, id fleet.VMID, f func(*guest) error)
 
 // GuestFrozen reports whether a guest is frozen, for tests.
 func (h *Host) GuestFrozen(id fleet.VMID) bool {
-	g, _, err := h.look(id)
+	g, _, err := h.copyOf(id)
 	return err == nil && g.frozen
 }
 
 // GuestPassword returns the password set for the guest's user, for tests.
 func (h *Host) GuestPassword(id fleet.VMID, user string) string {
-	g, _, err := h.look(id)
+	g, _, err := h.copyOf(id)
 	if err != nil {
 		return ""
 	}

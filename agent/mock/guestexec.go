@@ -25,14 +25,14 @@ func (h *Host) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.Gues
 	if err != nil {
 		return out, err
 	}
-	return runs(ctx, program)
+	return runProgram(ctx, program)
 }
 
-func runs(ctx context.Context, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
+func runProgram(ctx context.Context, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
 	switch path.Base(program.Program) {
 	case "sleep":
 		<-ctx.Done()
-		return out, fmt.Errorf("%w: %w", hypervisor.ErrGoesOn, ctx.Err())
+		return out, fmt.Errorf("%w: %w", hypervisor.ErrOutcomeUnknown, ctx.Err())
 	case "false":
 		out.ExitCode, out.Stderr = 1, "it is false\n"
 	case "echo":
@@ -40,12 +40,12 @@ func runs(ctx context.Context, program fleet.GuestProgram) (out fleet.GuestOutpu
 	default:
 		out.Stdout = "ran " + program.Program + "\n"
 	}
-	out.Stdout, out.StdoutCut = hypervisor.GuestWords([]byte(out.Stdout), false)
+	out.Stdout, out.StdoutCut = hypervisor.FormatProgramOutput([]byte(out.Stdout), false)
 	return out, nil
 }
 
 // Age sets the start time of the running guest one minute earlier.
-func (h *Host) Age(id fleet.VMID) {
+func (h *Host) BackdateStart(id fleet.VMID) {
 	_ = h.change(id, func(g *guest) error {
 		g.startedAt = g.startedAt.Add(-time.Minute)
 		return nil
@@ -54,7 +54,7 @@ func (h *Host) Age(id fleet.VMID) {
 
 // GuestPrograms returns the programs that were run in a guest, for tests.
 func (h *Host) GuestPrograms(id fleet.VMID) []fleet.GuestProgram {
-	g, _, err := h.look(id)
+	g, _, err := h.copyOf(id)
 	if err != nil {
 		return nil
 	}

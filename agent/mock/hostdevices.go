@@ -25,7 +25,7 @@ func (h *Host) checkHostDevices(g *guest) error {
 func (h *Host) checkHostDevice(want fleet.VMHostDevice) error {
 	i := slices.IndexFunc(h.inv.Devices, func(d fleet.HostDevice) bool { return d.Device == want.Device && !d.Empty })
 	if port, ok := strings.CutPrefix(want.Device, "usb-port/"); ok && i < 0 {
-		return hypervisor.NothingPlugged(port, h.opts.Name)
+		return hypervisor.RefuseEmptyUSBPort(port, h.opts.Name)
 	}
 	kind, ok := strings.CutPrefix(want.Device, "mdev/")
 	if !ok {
@@ -33,12 +33,12 @@ func (h *Host) checkHostDevice(want fleet.VMHostDevice) error {
 	}
 	used := 0
 	for _, o := range h.guests {
-		if o.on() && checkHostDevice(o.live.spec.HostDevices, want) {
+		if o.isRunning() && checkHostDevice(o.live.spec.HostDevices, want) {
 			used++
 		}
 	}
 	if i < 0 || used >= h.inv.Devices[i].Max {
-		return hypervisor.NoMdevFree(kind, h.opts.Name)
+		return hypervisor.RefuseMdev(kind, h.opts.Name)
 	}
 	return nil
 }

@@ -9,12 +9,12 @@ import (
 )
 
 // hotPlug applies an edit to the running guest: vCPUs and memory up to the maximum, disks, media and limits.
-func (s *shape) hotPlug(plan hypervisor.Edit, want fleet.VMSpec) {
+func (s *definition) hotPlug(plan hypervisor.Edit, want fleet.VMSpec) {
 	spec := &s.spec
-	want = plan.Wanted(want)
-	setAll(spec, plan, func(on fleet.When) bool { return on == fleet.Now })
+	want = plan.MergeLists(want)
+	setAll(spec, plan, func(on fleet.When) bool { return on == fleet.WhenNow })
 	for _, f := range plan.Fields {
-		if unseen(f) && f.Input.Section != "" {
+		if isInvisibleToGuest(f) && f.Input.Section != "" {
 			f.Copy(spec, want)
 		}
 	}
@@ -46,7 +46,7 @@ func (s *shape) hotPlug(plan hypervisor.Edit, want fleet.VMSpec) {
 		}
 	}
 	for _, d := range plan.Disks {
-		if d.Plugs() && !hasDisk(spec.Disks, d) {
+		if d.HotPlugs() && !hasDisk(spec.Disks, d) {
 			spec.Disks = append(slices.Clip(spec.Disks), d)
 		}
 	}
@@ -89,35 +89,35 @@ func checkHostDevice(all []fleet.VMHostDevice, d fleet.VMHostDevice) bool {
 // pendingDevice is a device of the running guest that its next start lacks.
 type pendingDevice struct {
 	fleet.PendingUnplug
-	drop func(*shape)
+	drop func(*definition)
 }
 
 // pendingDevices returns the guest's pending unplugs. The caller holds h.mu.
 func (h *Host) pendingDevices(g *guest) (out []pendingDevice) {
-	if !g.on() || !g.managed {
+	if !g.isRunning() || !g.managed {
 		return nil
 	}
 	live, def, want := g.live.spec, g.def.spec, g.applied.Spec
-	add := func(field, what string, drop func(*shape)) {
+	add := func(field, what string, drop func(*definition)) {
 		out = append(out, pendingDevice{fleet.PendingUnplug{Field: field, What: what}, drop})
 	}
 	for _, n := range live.NICs {
 		if nicOf(def.NICs, n) < 0 && nicOf(want.NICs, n) < 0 {
-			add("nics", "NIC "+n.MAC, func(s *shape) {
+			add("nics", "NIC "+n.MAC, func(s *definition) {
 				s.spec.NICs = slices.DeleteFunc(slices.Clone(s.spec.NICs), func(o fleet.NIC) bool { return o.MAC == n.MAC })
 			})
 		}
 	}
 	for i, d := range live.Disks {
-		if d.Plugs() && !hasDisk(def.Disks, d) && !hasDisk(want.Disks, d) {
-			add("disks", fmt.Sprintf("disk %s (%s)", target(i), d.Volume), func(s *shape) {
+		if d.HotPlugs() && !hasDisk(def.Disks, d) && !hasDisk(want.Disks, d) {
+			add("disks", fmt.Sprintf("disk %s (%s)", target(i), d.Volume), func(s *definition) {
 				s.spec.Disks = slices.DeleteFunc(slices.Clone(s.spec.Disks), func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 			})
 		}
 	}
 	for _, d := range live.HostDevices {
 		if !checkHostDevice(def.HostDevices, d) && !checkHostDevice(want.HostDevices, d) {
-			add("hostDevices", d.Device, func(s *shape) {
+			add("hostDevices", d.Device, func(s *definition) {
 				s.spec.HostDevices = slices.DeleteFunc(slices.Clone(s.spec.HostDevices), func(o fleet.VMHostDevice) bool { return o.Device == d.Device })
 			})
 		}
@@ -128,9 +128,9 @@ func (h *Host) pendingDevices(g *guest) (out []pendingDevice) {
 		if len(live.NUMA)+len(def.NUMA) > 0 {
 			cells, ok = fleet.GrownNodes(def.NUMA, live.NUMA)
 		}
-		if which, picked := fleet.GivenBack(g.live.modules, cells); ok && picked {
+		if which, picked := fleet.ModulesToUnplug(g.live.modules, cells); ok && picked {
 			for _, i := range which {
-				add("memoryMiB", fmt.Sprintf("%d MiB of memory", g.live.modules[i].MiB), func(s *shape) {
+				add("memoryMiB", fmt.Sprintf("%d MiB of memory", g.live.modules[i].MiB), func(s *definition) {
 					s.spec.MemoryMiB, s.spec.NUMA = def.MemoryMiB, def.NUMA
 					s.modules = nil
 					for k, m := range g.live.modules {
@@ -142,12 +142,12 @@ func (h *Host) pendingDevices(g *guest) (out []pendingDevice) {
 			}
 		}
 	}
-	if less := live.CPUs - def.CPUs; less > 0 && def.CPUs == want.CPUs && def.CPUs >= g.live.least && g.live.least > 0 && h.inv.Accelerators[0] == "kvm" {
+	if less := live.CPUs - def.CPUs; less > 0 && def.CPUs == want.CPUs && def.CPUs >= g.live.startVCPUs && g.live.startVCPUs > 0 && h.inv.Accelerators[0] == "kvm" {
 		words := fmt.Sprintf("%d vCPUs", less)
 		if less == 1 {
 			words = "1 vCPU"
 		}
-		add("cpus", words, func(s *shape) { s.spec.CPUs = def.CPUs })
+		add("cpus", words, func(s *definition) { s.spec.CPUs = def.CPUs })
 	}
 	return out
 }
@@ -162,7 +162,7 @@ func (h *Host) pendingUnplugs(g *guest) (out []fleet.PendingUnplug) {
 
 // releaseUnplugged makes the guest release unplugged devices, unless the guest does not react. The caller holds h.mu.
 func (h *Host) releaseUnplugged(g *guest) {
-	if !g.on() || g.power == fleet.Paused || misbehaves(g.name, NoShutdown) {
+	if !g.isRunning() || g.power == fleet.Paused || misbehaves(g.name, NoShutdown) {
 		return
 	}
 	run := *g.live

@@ -66,12 +66,12 @@ func (h *Host) checkPhysicals(id fleet.VMID, devices, had []fleet.VMHostDevice) 
 		switch {
 		case i < 0:
 			return hypervisor.NoPhysical(w.Device)
-		case h.inv.Devices[i].Busy != "":
-			return hypervisor.PhysicalBusy(w.Device, h.inv.Devices[i].Busy)
+		case h.inv.Devices[i].HostUse != "":
+			return hypervisor.RefuseBusyPhysical(w.Device, h.inv.Devices[i].HostUse)
 		}
 		for _, g := range h.guests {
-			if g.id != id && (slices.ContainsFunc(g.def.spec.HostDevices, is) || g.on() && slices.ContainsFunc(g.live.spec.HostDevices, is)) {
-				return hypervisor.PhysicalTaken(w.Device)
+			if g.id != id && (slices.ContainsFunc(g.def.spec.HostDevices, is) || g.isRunning() && slices.ContainsFunc(g.live.spec.HostDevices, is)) {
+				return hypervisor.RefuseTakenPhysical(w.Device)
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func inventoryOf(name string) fleet.Inventory {
 	for i, d := range out.Disks {
 		one := fleet.HostDevice{Device: fleet.PhysicalDevice + "nvme-" + strings.ReplaceAll(d.Model, " ", "_") + "_" + d.Serial, Name: d.Name + " · " + d.Model, SizeBytes: d.SizeBytes}
 		if i == 0 {
-			one.Busy = "mounted at /"
+			one.HostUse = "mounted at /"
 		}
 		out.Devices = append(out.Devices, one)
 	}
@@ -165,7 +165,7 @@ func (h *Host) Load(ctx context.Context) (wire.HostMeter, error) {
 	now := time.Now()
 	busy, used := 0.3, h.inv.MemoryBytes/20
 	for _, g := range h.guests {
-		if g.on() {
+		if g.isRunning() {
 			busy += g.load(now)
 			used += g.meter(now).MemoryBytes
 		}

@@ -37,10 +37,10 @@ func (f *file) digest() string {
 }
 
 // stamp identifies the file, its content and the number of external changes.
-func (f *file) stamp() string { return fmt.Sprintf("%s %s #%d", f.word(), f.data(), f.touched) }
+func (f *file) stamp() string { return fmt.Sprintf("%s %s #%d", f.identity(), f.data(), f.touched) }
 
 // tell adds the stored checksum to the volume, unless the file changed while no VM used the file.
-func (f *file) tell(v *fleet.Volume, sum hypervisor.Hashed) {
+func (f *file) addChecksum(v *fleet.Volume, sum hypervisor.VolumeChecksum) {
 	was, _, _ := strings.Cut(sum.Stamp, " #")
 	now, _, _ := strings.Cut(f.stamp(), " #")
 	if was != now || f.stamp() == sum.Stamp || len(v.UsedBy)+len(v.InDrive) > 0 {
@@ -50,10 +50,10 @@ func (f *file) tell(v *fleet.Volume, sum hypervisor.Hashed) {
 
 // checkNotRunning refuses a file that a running guest uses. The caller holds h.mu.
 func (h *Host) checkNotRunning(p *pool, f *file) error {
-	for _, host := range h.sharing(p) {
+	for _, host := range h.hostsSharing(p) {
 		for _, g := range host.guests {
-			if g.on() && slices.ContainsFunc(g.live.disks(), func(at string) bool { return host.volumeAt(at) == &f.Volume }) {
-				return hypervisor.VolumeRuns(f.Name, g.name)
+			if g.isRunning() && slices.ContainsFunc(g.live.disks(), func(at string) bool { return host.volumeAt(at) == &f.Volume }) {
+				return hypervisor.RefuseVolumeOfRunningVM(f.Name, g.name)
 			}
 		}
 	}
@@ -77,14 +77,14 @@ func (f *file) checkSelfContained() error {
 	case f.Backing != "" || f.refers:
 		return fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so the image cannot be cloned.", f.Name)
 	case f.begins != "":
-		return hypervisor.VolumeRaw(f.Name, f.begins)
+		return hypervisor.RefuseImageOfRawDisk(f.Name, f.begins)
 	}
 	return nil
 }
 
 // HashVolume implements hypervisor.Storage.
 func (h *Host) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	look := func(sum *hypervisor.Hashed) func(*pool, *file) error {
+	look := func(sum *hypervisor.VolumeChecksum) func(*pool, *file) error {
 		return func(p *pool, f *file) error {
 			if f == nil {
 				return hypervisor.NoVolume(in.Name, in.Pool.Name)
@@ -92,11 +92,11 @@ func (h *Host) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 			if err := f.checkSelfContained(); err != nil {
 				return err
 			}
-			*sum = hypervisor.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+			*sum = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
 			return h.checkNotRunning(p, f)
 		}
 	}
-	var before, after hypervisor.Hashed
+	var before, after hypervisor.VolumeChecksum
 	if err := h.onVolume(ctx, in, look(&before)); err != nil {
 		return err
 	}
@@ -110,13 +110,13 @@ func (h *Host) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		return err
 	}
 	if before != after {
-		return hypervisor.VolumeChanged(in.Name)
+		return hypervisor.RefuseChangedVolume(in.Name)
 	}
-	if err := in.Hashed(after); err != nil {
+	if err := in.RecordChecksums(after); err != nil {
 		return err
 	}
 	if want, has := strings.CutPrefix(in.Order.Checksum, "sha256:"); has && want != after.SHA256 {
-		return hypervisor.VerifyDiffers(in.Name, after.SHA256, want)
+		return hypervisor.RefuseDifferentVolume(in.Name, after.SHA256, want)
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		defer release()
 		name = file
 	}
-	var source hypervisor.Hashed
+	var source hypervisor.VolumeChecksum
 	data := ""
 	err := h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) {
 		none := fleet.Volume{}
@@ -162,7 +162,7 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 			return none, err
 		}
 		want, has := strings.CutPrefix(in.Order.Checksum, "sha256:")
-		source, data = hypervisor.Hashed{Ref: fleet.Volref{PoolID: of.ID, Volume: from.Name}, SHA256: from.digest(), Stamp: from.stamp()}, from.data()
+		source, data = hypervisor.VolumeChecksum{Ref: fleet.Volref{PoolID: of.ID, Volume: from.Name}, SHA256: from.digest(), Stamp: from.stamp()}, from.data()
 		switch {
 		case in.Order.Flatten:
 			if _, there := p.dir.files[path.Base(from.Backing)]; from.refers || from.Backing != "" && (path.Dir(from.Backing) != p.spec.Path || !there) {
@@ -173,14 +173,14 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		case from.Backing != "" || from.refers:
 			return none, fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so the image cannot be cloned.", from.Name)
 		case has && want != source.SHA256:
-			return none, hypervisor.CopyDiffers(from.Name, source.SHA256, want)
+			return none, hypervisor.RefuseDifferentCopy(from.Name, source.SHA256, want)
 		}
 		return fleet.Volume{Format: from.Format, CapacityBytes: from.CapacityBytes, AllocBytes: from.AllocBytes}, nil
 	})
 	if err != nil {
 		return err
 	}
-	var own hypervisor.Hashed
+	var own hypervisor.VolumeChecksum
 	err = h.onVolume(ctx, in, func(_ *pool, f *file) error {
 		if f == nil {
 			return hypervisor.NoVolume(in.Name, in.Pool.Name)
@@ -188,18 +188,18 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		if data != "" { // otherwise an earlier job created the volume
 			f.bytes = data
 		}
-		own = hypervisor.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+		own = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
 		return nil
 	})
 	switch {
 	case err != nil:
 		return err
 	case in.Order.Flatten || source.SHA256 == "":
-		return in.Hashed(own)
+		return in.RecordChecksums(own)
 	}
-	return in.Hashed(source, own)
+	return in.RecordChecksums(source, own)
 }
 
-func someDisk(name string) error {
+func errDiskInUse(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is used by a disk of a VM on this host, so the volume can be neither cloned nor inserted into a drive. Choose a volume that no VM uses.", name)
 }

@@ -56,7 +56,7 @@ type Host struct {
 	functions map[string]int    // enabled virtual functions by device
 	local     *Storage
 	wakes     map[chan struct{}]bool
-	sent      map[fleet.UploadID]*sent
+	sent      map[fleet.UploadID]*receivedUpload
 	pulled    map[string]bool    // devices without a link
 	removed   map[string]bool    // devices that an administrator removed
 	gone      bool               // libvirtd is unreachable
@@ -77,7 +77,7 @@ func New(o Options) *Host {
 	h := &Host{
 		opts: o, inv: inventoryOf(o.Name), mu: &o.Shared.mu,
 		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, groups: map[fleet.SecurityGroupID]fleet.FlatGroup{}, changed: map[string]string{},
-		local: NewStorage(), wakes: map[chan struct{}]bool{}, sent: map[fleet.UploadID]*sent{},
+		local: NewStorage(), wakes: map[chan struct{}]bool{}, sent: map[fleet.UploadID]*receivedUpload{},
 	}
 	h.functions, h.reads = map[string]int{}, map[fleet.VMID]int{}
 	for _, nic := range h.inv.NICs {
@@ -132,7 +132,7 @@ func (h *Host) Freeze() (thaw func()) {
 	})
 }
 
-var errGone = hypervisor.Away(errors.New("failed to connect socket to '/run/libvirt/libvirt-sock': Connection refused"))
+var errGone = hypervisor.WrapAway(errors.New("failed to connect socket to '/run/libvirt/libvirt-sock': Connection refused"))
 
 // enter simulates one call to libvirtd, which takes time and may fail.
 func (h *Host) enter(ctx context.Context) error {
@@ -224,7 +224,7 @@ func (h *Host) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State
 		}
 	}
 	s.Groups = h.reportGroups()
-	s.Pools, s.Host.DiscoveredPools = h.reportPools(on.Pools, on.Hashed)
+	s.Pools, s.Host.DiscoveredPools = h.reportPools(on.Pools, on.Checksums)
 	return s, nil
 }
 
@@ -250,12 +250,12 @@ func (h *Host) find(id fleet.VMID) (*guest, error) {
 	case !ok:
 		return nil, fmt.Errorf("Domain not found: no domain with matching uuid '%s'", id)
 	case !g.managed:
-		return nil, foreign()
+		return nil, errUnmanaged()
 	}
 	return g, nil
 }
 
-func foreign() error {
+func errUnmanaged() error {
 	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not created by Quantix, so Quantix does not change the domain.")
 }
 

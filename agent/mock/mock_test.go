@@ -37,7 +37,7 @@ func TestConformance(t *testing.T) {
 				h.mu.Lock()
 				defer h.mu.Unlock()
 				h.inv.Devices = slices.DeleteFunc(slices.Clone(h.inv.Devices), func(d fleet.HostDevice) bool { return d.Device == device })
-				h.inv.Devices = append(h.inv.Devices, fleet.HostDevice{Device: device, SizeBytes: 1 << 30, Busy: busy})
+				h.inv.Devices = append(h.inv.Devices, fleet.HostDevice{Device: device, SizeBytes: 1 << 30, HostUse: busy})
 			}
 			set("")
 			return device, func() func() {
@@ -69,8 +69,8 @@ func TestConformance(t *testing.T) {
 			h.mu.Unlock()
 			h.powerOff(id, run, "forced off")
 		},
-		Change: func(_ *testing.T, id fleet.VMID, c conformance.Change) { h.alter(id, c) },
-		Keep: func(_ *testing.T, id fleet.VMID) func() {
+		Change: func(_ *testing.T, id fleet.VMID, c conformance.Change) { h.editVM(id, c) },
+		SaveDefinition: func(_ *testing.T, id fleet.VMID) func() {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			kept := *h.guests[id]
@@ -83,7 +83,7 @@ func TestConformance(t *testing.T) {
 		Undefine: func(_ *testing.T, id fleet.VMID) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			if g := h.guests[id]; g.on() {
+			if g := h.guests[id]; g.isRunning() {
 				g.undefined = true
 			} else {
 				delete(h.guests, id)
@@ -139,7 +139,7 @@ func TestConformance(t *testing.T) {
 			set := func(names []string) {
 				h.mu.Lock()
 				defer h.mu.Unlock()
-				h.guests[id].others = names
+				h.guests[id].foreignSnapshots = names
 			}
 			set([]string{name})
 			return func() { set(nil) }
@@ -149,7 +149,7 @@ func TestConformance(t *testing.T) {
 			defer h.mu.Unlock()
 			g := h.guests[vm.ID]
 			h.keep(path.Join(p.Spec.Path, name), "qcow2", g.file(g.def, vm.Spec.Disks[0].Ref()), 0)
-			g.over = []fleet.Overlay{{Disk: vm.Spec.Disks[0].Ref(), File: name}}
+			g.foreignOverlays = []fleet.Overlay{{Disk: vm.Spec.Disks[0].Ref(), File: name}}
 		},
 		StopPool:    func(_ *testing.T, p fleet.Pool) { h.stopPool(p) },
 		StopNetwork: func(_ *testing.T, name string) { h.StopNetwork(name) }, UndefineNetwork: func(_ *testing.T, name string) { h.UndefineNetwork(name) },
@@ -201,9 +201,9 @@ func (h *Host) misplace(p fleet.Pool, how conformance.Misplacement) (back func()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	dir := h.pools[p.Name].dir
-	dir.misplaced = map[conformance.Misplacement]*pooldir.Sighting{
-		conformance.Moved: {}, conformance.Emptied: {There: true, Mount: ownMount},
-		conformance.Covered: {There: true, Mount: pooldir.Mount{Point: p.Spec.Path, Type: "tmpfs", Source: "tmpfs"}},
+	dir.misplaced = map[conformance.Misplacement]*pooldir.DirReading{
+		conformance.Moved: {}, conformance.Emptied: {Exists: true, Mount: ownMount},
+		conformance.Covered: {Exists: true, Mount: pooldir.Mount{Point: p.Spec.Path, Type: "tmpfs", Source: "tmpfs"}},
 	}[how]
 	return func() {
 		h.mu.Lock()
@@ -225,7 +225,7 @@ func (h *Host) stopPool(p fleet.Pool) {
 }
 
 // alter applies an administrator's change, like virsh.
-func (h *Host) alter(id fleet.VMID, c conformance.Change) {
+func (h *Host) editVM(id fleet.VMID, c conformance.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.guests[id]
@@ -281,9 +281,9 @@ func (h *Host) addImage(p fleet.Pool, img conformance.Image) {
 	case conformance.Qcow2Backing:
 		f.Backing = path.Join(p.Spec.Path, "base.img")
 	case conformance.Qcow2Data:
-		f.refers, f.Unsound = true, image.Facts{Format: "qcow2", RefersTo: "an external data file"}.Unsound()
+		f.refers, f.NotImageReason = true, image.Facts{Format: "qcow2", RefersTo: "an external data file"}.InvalidReason()
 	case conformance.Qcow2Short:
-		f.Unsound = image.Facts{Format: "qcow2", Fault: "it is cut off"}.Unsound()
+		f.NotImageReason = image.Facts{Format: "qcow2", Fault: "it is cut off"}.InvalidReason()
 	}
 	h.pools[p.Name].dir.files[img.Name] = f
 }

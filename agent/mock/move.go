@@ -27,7 +27,7 @@ func (h *Host) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 		return err
 	}
 	for s := range moveSteps {
-		in.Progress(hypervisor.Copied("copying disk 1", int64(s)*fetchedBytes/moveSteps, fetchedBytes, 45<<20))
+		in.Progress(hypervisor.FormatCopyProgress("copying disk 1", int64(s)*fetchedBytes/moveSteps, fetchedBytes, 45<<20))
 		err := h.step(ctx, 0.5)
 		if in.Stopped() {
 			err = hypervisor.ErrStopped
@@ -39,7 +39,7 @@ func (h *Host) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 			return err
 		}
 	}
-	if err := in.Whole(in.Order.To); err != nil {
+	if err := in.RecordDisk(in.Order.To); err != nil {
 		return err
 	}
 	return h.endMove(in)
@@ -49,7 +49,7 @@ func (h *Host) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 func (h *Host) beginMove(in hypervisor.MoveDisk) (done bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g, p, f, err := h.moved(in)
+	g, p, f, err := h.moveObjects(in)
 	switch {
 	case err != nil:
 		return false, err
@@ -61,23 +61,23 @@ func (h *Host) beginMove(in hypervisor.MoveDisk) (done bool, err error) {
 		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the VM's definition on this host does not have the disk. Reapply the VM's configuration first.", in.Order.Disk.Volume)
 	case slices.ContainsFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Order.Disk && d.Format == fleet.Raw }):
 		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the VM's definition has the disk as a raw file.", in.Order.Disk.Volume)
-	case g.tree != nil && g.tree.Uses(in.Order.Disk) != "":
-		return false, hypervisor.HasSnapshots(in.VM.Name)
+	case g.tree != nil && g.tree.ActiveFile(in.Order.Disk) != "":
+		return false, hypervisor.RefuseVMWithSnapshots(in.VM.Name)
 	case f == nil:
 		return false, hypervisor.NoVolume(in.Order.Disk.Volume, in.Order.Disk.Volume)
 	case f.Backing != "" || f.refers:
 		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the disk's file refers to %s. Merge that file first.", f.Name, f.Backing)
 	case p.dir.files[in.Order.To.Volume] != nil:
-		return false, hypervisor.VolumeTaken(in.Order.To.Volume, poolNamed(in.Pools, in.Order.To.PoolID))
+		return false, hypervisor.RefuseTakenVolumeName(in.Order.To.Volume, poolNamed(in.Pools, in.Order.To.PoolID))
 	}
-	return false, in.Begun(fmt.Sprintf("%p", &in))
+	return false, in.RecordFile(fmt.Sprintf("%p", &in))
 }
 
 // endMove switches the guest and its definition to the copy.
 func (h *Host) endMove(in hypervisor.MoveDisk) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g, p, f, err := h.moved(in) // the host may have changed during the copy
+	g, p, f, err := h.moveObjects(in) // the host may have changed during the copy
 	if err != nil {
 		return err
 	}
@@ -85,15 +85,15 @@ func (h *Host) endMove(in hypervisor.MoveDisk) error {
 		return hypervisor.NoVolume(in.Order.Disk.Volume, in.Order.Disk.Volume)
 	}
 	if p.dir.files[in.Order.To.Volume] != nil {
-		return hypervisor.VolumeTaken(in.Order.To.Volume, poolNamed(in.Pools, in.Order.To.PoolID))
+		return hypervisor.RefuseTakenVolumeName(in.Order.To.Volume, poolNamed(in.Pools, in.Order.To.PoolID))
 	}
 	v := f.Volume
 	v.Name = in.Order.To.Volume
 	p.dir.files[v.Name] = &file{Volume: v}
 	i := slices.IndexFunc(in.Pools, func(p fleet.Pool) bool { return p.ID == in.Order.To.PoolID })
-	g.def = g.def.with(in.Order, in.Pools[i])
-	if g.on() {
-		run := g.live.with(in.Order, in.Pools[i])
+	g.def = g.def.withMovedDisk(in.Order, in.Pools[i])
+	if g.isRunning() {
+		run := g.live.withMovedDisk(in.Order, in.Pools[i])
 		*g.live = run
 	}
 	g.applied.Spec.Disks = movedDisks(g.applied.Spec.Disks, in.Order)
@@ -105,7 +105,7 @@ func (h *Host) endMove(in hypervisor.MoveDisk) error {
 
 // moved returns the guest, the destination pool and the disk's file of a move. f is nil if the disk's file is missing.
 // The caller holds h.mu.
-func (h *Host) moved(in hypervisor.MoveDisk) (g *guest, to *pool, f *file, err error) {
+func (h *Host) moveObjects(in hypervisor.MoveDisk) (g *guest, to *pool, f *file, err error) {
 	if g, err = h.find(in.VM.ID); err != nil {
 		return nil, nil, nil, err
 	}
@@ -130,19 +130,19 @@ func poolNamed(pools []fleet.Pool, id fleet.PoolID) string {
 	return pools[i].Name
 }
 
-func hasRef(s shape, ref fleet.Volref) bool {
+func hasRef(s definition, ref fleet.Volref) bool {
 	return slices.ContainsFunc(s.spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
 }
 
 // with returns the shape with the disk in the destination pool.
-func (s shape) with(o fleet.MoveOrder, to fleet.Pool) shape {
+func (s definition) withMovedDisk(o fleet.MoveParams, to fleet.Pool) definition {
 	s.spec.Disks = movedDisks(s.spec.Disks, o)
 	s.pools = maps.Clone(s.pools)
 	s.pools[to.ID] = path.Clean(to.Spec.Path)
 	return s
 }
 
-func movedDisks(all []fleet.Disk, o fleet.MoveOrder) []fleet.Disk {
+func movedDisks(all []fleet.Disk, o fleet.MoveParams) []fleet.Disk {
 	out := slices.Clone(all)
 	for i, d := range out {
 		if d.Ref() == o.Disk {

@@ -51,7 +51,7 @@ func vtep(s fleet.NetworkSpec, host string) string {
 }
 
 // wire adds the state of the host's devices to the network's status.
-func (n *network) wire(st *fleet.NetworkStatus) {
+func (n *network) addDeviceState(st *fleet.NetworkStatus) {
 	switch n.spec.Mode {
 	case fleet.NetworkVXLAN:
 		st.VTEP, st.Peers, st.Uplink, st.MTU = n.self, n.peers, "eth0", cmp.Or(n.spec.MTU, 1450)
@@ -80,7 +80,7 @@ func (h *Host) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	mine := h.networks[n.Name]
 	switch {
 	case mine != nil && mine.id != n.ID, slices.ContainsFunc(fixedNetworks(), func(r wire.NetworkReport) bool { return r.Kind == fleet.NetworkLibvirt && r.Name == n.Name }):
-		return hypervisor.NetworkTaken(n.Name)
+		return hypervisor.RefuseTakenNetworkName(n.Name)
 	case mine == nil:
 		mine = &network{id: n.ID, spec: *n.Spec, self: vtep(*n.Spec, h.opts.Name)}
 		h.networks[n.Name] = mine
@@ -95,7 +95,7 @@ func (h *Host) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	if user := h.userOf(n.Name, mine.bridge()); mine.unserved && user != "" {
 		return fleet.Errorf(fleet.Conflict, "%s Stop %s first.", hypervisor.NetworkUnserved, user)
 	}
-	if misbehaves(n.Name, NoDNSMasq) && n.Spec.Served() {
+	if misbehaves(n.Name, NoDNSMasq) && n.Spec.RunsDHCPOrDNS() {
 		return fmt.Errorf("libvirt: internal error: Child process (/usr/sbin/dnsmasq --conf-file=/var/lib/libvirt/dnsmasq/%s.conf) unexpected fatal signal: No such file or directory", n.Name)
 	}
 	mine.active, mine.unserved, mine.live = true, false, mine.spec
@@ -113,8 +113,8 @@ func (h *Host) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	if mine == nil || mine.id != n.ID {
 		return nil
 	}
-	if user := h.userOf(n.Name, mine.own()); user != "" {
-		return hypervisor.NetworkInUse(n.Name, user)
+	if user := h.userOf(n.Name, mine.ownBridge()); user != "" {
+		return hypervisor.RefuseUsedNetwork(n.Name, user)
 	}
 	delete(h.networks, n.Name)
 	h.notify()
@@ -125,7 +125,7 @@ func (h *Host) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 func (h *Host) userOf(name, bridge string) string {
 	on := func(n fleet.NIC) bool { return n.Network == name || bridge != "" && n.Bridge == bridge }
 	for _, g := range h.guests {
-		if slices.ContainsFunc(g.def.spec.NICs, on) || g.on() && slices.ContainsFunc(g.live.spec.NICs, on) {
+		if slices.ContainsFunc(g.def.spec.NICs, on) || g.isRunning() && slices.ContainsFunc(g.live.spec.NICs, on) {
 			return g.name
 		}
 	}
@@ -133,18 +133,18 @@ func (h *Host) userOf(name, bridge string) string {
 }
 
 // own returns the network's own bridge. It is empty if the network uses a bridge of the host.
-func (n *network) own() string {
-	if t := n.spec.Mode.Is(); !t.Made && !t.Served {
+func (n *network) ownBridge() string {
+	if t := n.spec.Mode.Info(); !t.CreatesDevices && !t.HostAddresses {
 		return ""
 	}
 	return n.bridge()
 }
 
 func (n *network) bridge() string {
-	switch t := n.spec.Mode.Is(); {
-	case t.Made:
+	switch t := n.spec.Mode.Info(); {
+	case t.CreatesDevices:
 		return fleet.Network{ID: n.id, Spec: &n.spec}.BridgeDevice()
-	case !t.Served:
+	case !t.HostAddresses:
 		return n.spec.Bridge
 	}
 	return cmp.Or(n.spec.Bridge, "virbr-"+string(n.id[:6]))
@@ -153,8 +153,8 @@ func (n *network) bridge() string {
 func (h *Host) networkStatus(n *network) fleet.NetworkStatus {
 	st := fleet.NetworkStatus{Active: n.active, Autostart: !n.undefined, Bridge: n.bridge()}
 	st.Forward = n.spec.Forward()
-	n.wire(&st)
-	if n.spec.Counted() && n.active {
+	n.addDeviceState(&st)
+	if n.spec.HasExclusiveNICs() && n.active {
 		st.NICs = h.nics(n.spec)
 	}
 	for _, p := range n.spec.Prefixes() {

@@ -23,10 +23,10 @@ func (h *Host) NICs() []fleet.HostNIC {
 	}
 	bridge("virbr0")
 	for _, n := range h.networks {
-		if n.active && n.own() != "" {
-			bridge(n.own())
+		if n.active && n.ownBridge() != "" {
+			bridge(n.ownBridge())
 		}
-		if !n.active || !n.spec.Mode.Is().Made {
+		if !n.active || !n.spec.Mode.Info().CreatesDevices {
 			continue
 		}
 		is := fleet.Network{ID: n.id, Spec: &n.spec}

@@ -32,7 +32,7 @@ func (h *Host) migrate(t *testing.T, to *Host, id fleet.VMID, leave bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, ok := h.guests[id]
-	if !ok || !g.on() || to.guests[id] != nil && to.guests[id].on() {
+	if !ok || !g.isRunning() || to.guests[id] != nil && to.guests[id].isRunning() {
 		t.Fatalf("%s cannot migrate %s to %s", h.opts.Name, id, to.opts.Name)
 	}
 	for _, file := range g.live.disks() {

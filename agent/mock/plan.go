@@ -26,19 +26,19 @@ func (h *Host) PlanVM(ctx context.Context, in hypervisor.Apply) (before, after s
 	name, spec := h.freeName(in), fleet.VMSpec{Firmware: fleet.BIOS}
 	if g, known := h.guests[in.VM.ID]; known {
 		spec = g.def.spec
-		before = h.drawn(in, g.name, spec)
-		if g.on() || !plan.Name && g.applied.Pending(g.name) == "" {
+		before = h.renderXML(in, g.name, spec)
+		if g.isRunning() || !plan.Name && g.applied.Pending(g.name) == "" {
 			name = g.name
 		}
 	}
 	if name == "" {
 		return "", "", fleet.Errorf(fleet.Conflict, "Other domains on the host have all names that this VM's domain could get.")
 	}
-	return before, h.drawn(in, name, edited(spec, plan, in.VM.Spec)), nil
+	return before, h.renderXML(in, name, editedSpec(spec, plan, in.VM.Spec)), nil
 }
 
 // drawn returns a definition similar to libvirt's XML.
-func (h *Host) drawn(in hypervisor.Apply, name string, s fleet.VMSpec) string {
+func (h *Host) renderXML(in hypervisor.Apply, name string, s fleet.VMSpec) string {
 	var b strings.Builder
 	line := func(depth int, format string, args ...any) {
 		for i, a := range args {
@@ -69,7 +69,7 @@ func (h *Host) drawn(in hypervisor.Apply, name string, s fleet.VMSpec) string {
 	}
 	line(2, `<type arch="x86_64" machine="%s">hvm</type>`, cmp.Or(s.Boot.Machine, "q35"))
 	line(1, `</os>`)
-	for _, f := range fleet.Parts() {
+	for _, f := range fleet.OptionalFields() {
 		if !f.Default(s) {
 			line(1, `<setting name="%s">%s</setting>`, f.Name, f.Words(s))
 		}

@@ -23,7 +23,7 @@ type screen struct {
 	ended   bool
 }
 
-func newScreen(name string, s shape) *screen {
+func newScreen(name string, s definition) *screen {
 	scr := &screen{name: name, changed: make(chan struct{}), banner: []string{
 		"Quantix simulated machine", "",
 		fmt.Sprintf("  name    %s", name), fmt.Sprintf("  vCPUs   %d", s.spec.CPUs), fmt.Sprintf("  memory  %d MiB", s.spec.MemoryMiB), "",

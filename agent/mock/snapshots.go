@@ -27,15 +27,15 @@ func (h *Host) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) err
 			return fleet.Errorf(fleet.Conflict, "The VM has no disk, so a snapshot would be empty.")
 		case len(t.Nodes) >= fleet.MaxSnapshots:
 			return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, which is the maximum. Delete a snapshot first.", fleet.MaxSnapshots)
-		case g.on() && in.Order.Memory && g.live.spec.NoMemorySnapshot() != "":
-			return fleet.Errorf(fleet.Conflict, "%s", g.live.spec.NoMemorySnapshot())
+		case g.isRunning() && in.Order.Memory && g.live.spec.WhyNoMemorySnapshot() != "":
+			return fleet.Errorf(fleet.Conflict, "%s", g.live.spec.WhyNoMemorySnapshot())
 		case misbehaves(in.VM.Name, FailSnapshot):
 			return fleet.Errorf(fleet.Conflict, "/srv/full has 3 MiB free, but the snapshot may need %s. Free space there first.", fleet.Bytes(int64(in.VM.Spec.MemoryMiB)<<20))
 		}
-		node, next := t.Plan(in, g.applied.Spec, g.def.path)
+		node, next := t.PlanSnapshot(in, g.applied.Spec, g.def.path)
 		node.Domain = g.name
 		node.At = time.Now().UTC().Truncate(time.Second)
-		switch on := g.on(); {
+		switch on := g.isRunning(); {
 		case on && in.Order.Memory:
 			node.Snapshot.Memory, node.Paused, node.MemSize = true, g.power == fleet.Paused, int64(g.live.spec.MemoryMiB)<<20
 			h.keep(node.Memory, "raw", "", node.MemSize)
@@ -46,8 +46,8 @@ func (h *Host) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) err
 		case on:
 			node.Note = "Without memory: the disks are as after a power cut."
 		}
-		h.layOn(next)
-		t.Took(node, next)
+		h.addLayers(next)
+		t.AddSnapshot(node, next)
 		return nil
 	})
 }
@@ -61,11 +61,11 @@ func (h *Host) RevertSnapshot(ctx context.Context, in hypervisor.SnapshotWork) e
 		}
 		for _, l := range node.Layers {
 			if !hasRef(g.def, l.Disk) {
-				return hypervisor.DiskGone(l.Disk.Volume)
+				return hypervisor.RefuseRevertWithoutDisk(l.Disk.Volume)
 			}
 		}
-		next := t.Back(*node, string(in.Job), g.def.path)
-		h.layOn(next)
+		next := t.PlanRevert(*node, string(in.Job), g.def.path)
+		h.addLayers(next)
 		h.stop(g, "forced off")
 		if node.Memory != "" || in.Order.Start {
 			g.start(time.Now())
@@ -81,7 +81,7 @@ func (h *Host) RevertSnapshot(ctx context.Context, in hypervisor.SnapshotWork) e
 				g.power = fleet.Paused
 			}
 		}
-		t.Reverted(node.ID, next)
+		t.FinishRevert(node.ID, next)
 		return nil
 	})
 }
@@ -109,7 +109,7 @@ func (h *Host) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) e
 		}
 		in.Progress(50, "merging the remaining files")
 		err = h.onSnapshots(ctx, hypervisor.SnapshotWork{VM: in.VM, Pools: in.Pools, Progress: in.Progress}, 0.5, func(_ *guest, t *hypervisor.SnapTree) error {
-			all := t.Merges()
+			all := t.PendingMerges()
 			if more = len(all) > 0; !more {
 				return nil
 			}
@@ -123,10 +123,10 @@ func (h *Host) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) e
 			if top.bytes != "" {
 				base.bytes = top.bytes
 			}
-			for _, l := range t.On(all[0].Top) {
+			for _, l := range t.LayersBackedBy(all[0].Top) {
 				h.fileAt(l.File).Backing = all[0].Base
 			}
-			t.Merged(all[0])
+			t.FinishMerge(all[0])
 			return nil
 		})
 	}
@@ -157,7 +157,7 @@ func (h *Host) onSnapshots(ctx context.Context, in hypervisor.SnapshotWork, part
 		return nil
 	}
 	if h.reads[in.VM.ID] > 0 {
-		return hypervisor.SnapshotsRead(in.VM.Name)
+		return hypervisor.RefuseCopiedSnapshots(in.VM.Name)
 	}
 	if err := h.checkSnapshots(g, in); err != nil {
 		return err
@@ -182,12 +182,12 @@ func (h *Host) onSnapshots(ctx context.Context, in hypervisor.SnapshotWork, part
 func (h *Host) checkSnapshots(g *guest, in hypervisor.SnapshotWork) error {
 	switch {
 	case g.undefined:
-		return hypervisor.Refusal(hypervisor.Undefined())
-	case len(g.others) > 0:
-		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete those snapshots first (virsh snapshot-list, snapshot-delete).", g.others[0])
+		return hypervisor.Refusal(hypervisor.UndefinedFault())
+	case len(g.foreignSnapshots) > 0:
+		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete those snapshots first (virsh snapshot-list, snapshot-delete).", g.foreignSnapshots[0])
 	}
-	if len(g.over) > 0 {
-		return fleet.Errorf(fleet.Conflict, "The VM uses the file %s instead of %s, as after a snapshot or a change on the host. Merge that file first.", g.over[0].File, g.over[0].Disk.Volume)
+	if len(g.foreignOverlays) > 0 {
+		return fleet.Errorf(fleet.Conflict, "The VM uses the file %s instead of %s, as after a snapshot or a change on the host. Merge that file first.", g.foreignOverlays[0].File, g.foreignOverlays[0].Disk.Volume)
 	}
 	if i := slices.IndexFunc(g.def.spec.HostDevices, func(d fleet.VMHostDevice) bool { return d.Physical() != "" }); i >= 0 {
 		return fleet.Errorf(fleet.Conflict, "The VM has the physical disk %s. Physical disks cannot have snapshots.", g.def.spec.HostDevices[i].Device)
@@ -206,7 +206,7 @@ func (h *Host) checkSnapshots(g *guest, in hypervisor.SnapshotWork) error {
 		if d.Format == fleet.Raw {
 			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is a raw file, so the disk cannot have snapshots.", i+1, d.Volume)
 		}
-		if !p.spec.Kind.Is().Files || d.Existing {
+		if !p.spec.Kind.Info().FilePool || d.Existing {
 			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not a file of a pool, so the disk cannot have snapshots.", i+1, d.Volume)
 		}
 		if h.volumeAt(g.file(g.def, d.Ref())) == nil {
@@ -217,14 +217,14 @@ func (h *Host) checkSnapshots(g *guest, in hypervisor.SnapshotWork) error {
 }
 
 // file returns the path of the file that the VM writes to for a disk.
-func (g *guest) file(s shape, ref fleet.Volref) string {
-	for _, o := range g.over {
+func (g *guest) file(s definition, ref fleet.Volref) string {
+	for _, o := range g.foreignOverlays {
 		if o.Disk == ref {
 			return path.Join(path.Dir(s.path(ref)), o.File)
 		}
 	}
-	if g.tree != nil && g.tree.Uses(ref) != "" {
-		return g.tree.Uses(ref)
+	if g.tree != nil && g.tree.ActiveFile(ref) != "" {
+		return g.tree.ActiveFile(ref)
 	}
 	return s.path(ref)
 }
@@ -275,7 +275,7 @@ func (h *Host) readSnapshot(of fleet.SnapshotOf, disk fleet.Volref) (name string
 	}, nil
 }
 
-func (h *Host) layOn(next []hypervisor.SnapLayer) {
+func (h *Host) addLayers(next []hypervisor.SnapLayer) {
 	for _, n := range next {
 		h.keep(n.File, "qcow2", n.Base, 0)
 	}
@@ -297,8 +297,8 @@ func (g *guest) refuseSnapshots(disks []fleet.Disk, vm string) error {
 		return nil
 	}
 	for _, d := range disks {
-		if g.tree.Uses(d.Ref()) != "" {
-			return hypervisor.HasSnapshots(vm)
+		if g.tree.ActiveFile(d.Ref()) != "" {
+			return hypervisor.RefuseVMWithSnapshots(vm)
 		}
 	}
 	return nil
@@ -310,9 +310,9 @@ func (h *Host) deleteTree(g *guest, vm string, disks bool) error {
 	case g == nil || g.tree == nil || len(g.tree.Active) == 0:
 		return nil
 	case h.reads[g.tree.VM] > 0:
-		return hypervisor.SnapshotsRead(vm)
+		return hypervisor.RefuseCopiedSnapshots(vm)
 	case !disks:
-		return hypervisor.DeletesTheirOwn(vm)
+		return hypervisor.RefuseDeleteWithoutDisks(vm)
 	}
 	for _, f := range g.tree.Files() {
 		if p := h.poolAt(f); p != nil {

@@ -30,16 +30,16 @@ type directory struct {
 	capacity  int64
 	files     map[string]*file
 	marker    fleet.PoolID
-	misplaced *pooldir.Sighting
+	misplaced *pooldir.DirReading
 }
 
 var ownMount = pooldir.Mount{Point: "/", Type: "ext4", Source: "/dev/vda1"}
 
-func (d *directory) sight() pooldir.Sighting {
+func (d *directory) inspect() pooldir.DirReading {
 	if d.misplaced != nil {
 		return *d.misplaced
 	}
-	return pooldir.Sighting{There: true, Marker: d.marker, Mount: ownMount}
+	return pooldir.DirReading{Exists: true, Marker: d.marker, Mount: ownMount}
 }
 
 type file struct {
@@ -64,7 +64,7 @@ type pool struct {
 
 // fileSystem returns the file system of the pool. Exports of a server share one, and all local directories share one.
 func fileSystem(s fleet.PoolSpec) *fleet.FileSystem {
-	if s.Kind.Is().Mounted {
+	if s.Kind.Info().Mounted {
 		return &fleet.FileSystem{ID: s.Source(), Shared: s.Shared}
 	}
 	return &fleet.FileSystem{ID: path.Dir(s.Path)}
@@ -95,7 +95,7 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	if ok && old.spec.Source() != p.Spec.Source() {
 		return fleet.Errorf(fleet.Conflict, "The host already has a pool %q with the source %s. Release that pool first.", p.Name, old.spec.Source())
 	}
-	err := h.allowed(p.Spec)
+	err := h.checkPoolAllowed(p.Spec)
 	if err == nil {
 		err = h.authError(p)
 	}
@@ -106,7 +106,7 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	defer h.mu.Unlock()
 	for name, other := range h.pools {
 		if name != p.Name && other.foreign && other.spec.Source() == p.Spec.Source() {
-			return hypervisor.PoolPlaceTaken(name, "at "+other.spec.Path)
+			return hypervisor.RefuseTakenPoolSource(name, "at "+other.spec.Path)
 		}
 	}
 	next := &pool{spec: p.Spec, kept: pooldir.RecordedPool{ID: p.ID, Path: p.Spec.Path}, foreign: ok && old.foreign}
@@ -129,7 +129,7 @@ func (p *pool) start(d *directory) error {
 	if p.kept.Place != nil {
 		p.dir = d // the pool uses the directory again once the directory is back
 	}
-	if err := p.kept.Judge(d.sight()); err != nil {
+	if err := p.kept.CheckPlace(d.inspect()); err != nil {
 		return err
 	}
 	if d.marker == "" {
@@ -209,7 +209,7 @@ func (h *Host) active(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 	if !ok || p.dir == nil || p.stopped {
 		return nil, fmt.Errorf("Requested operation is not valid: storage pool '%s' is not active", pools[i].Name)
 	}
-	return p, p.kept.Judge(p.dir.sight())
+	return p, p.kept.CheckPlace(p.dir.inspect())
 }
 
 // volumeAt returns the volume with the path. The caller holds h.mu.
@@ -226,11 +226,11 @@ func (h *Host) volumeAt(file string) *fleet.Volume {
 
 // locked refuses to start a guest if a guest of another host has one of its disks open, as QEMU does. The caller holds
 // h.mu.
-func (h *Host) locked(g *guest) error {
+func (h *Host) refuseLockedDisks(g *guest) error {
 	for _, file := range g.def.disks() {
 		v := h.volumeAt(file)
 		for _, other := range h.opts.Shared.hosts {
-			if v != nil && other != h && other.opens(v) {
+			if v != nil && other != h && other.isOpen(v) {
 				return fmt.Errorf("internal error: process exited while connecting to monitor: qemu-system-x86_64: Failed to get \"write\" lock\nIs another process using the image [%s]?", file)
 			}
 		}
@@ -239,9 +239,9 @@ func (h *Host) locked(g *guest) error {
 }
 
 // opens reports whether a running guest has the volume open as a disk.
-func (h *Host) opens(v *fleet.Volume) bool {
+func (h *Host) isOpen(v *fleet.Volume) bool {
 	for _, g := range h.guests {
-		if g.on() && slices.ContainsFunc(g.live.disks(), func(file string) bool { return h.volumeAt(file) == v }) {
+		if g.isRunning() && slices.ContainsFunc(g.live.disks(), func(file string) bool { return h.volumeAt(file) == v }) {
 			return true
 		}
 	}
@@ -249,7 +249,7 @@ func (h *Host) opens(v *fleet.Volume) bool {
 }
 
 // reportPools reports the assigned pools and lists the other pools. The caller holds h.mu.
-func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]hypervisor.Hashed) (out []wire.PoolReport, others []fleet.DiscoveredPool) {
+func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]hypervisor.VolumeChecksum) (out []wire.PoolReport, others []fleet.DiscoveredPool) {
 	out = []wire.PoolReport{}
 	users := volumeUsers{h.diskUsers(), h.driveUsers()}
 	for _, a := range assigned {
@@ -259,7 +259,7 @@ func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]hyperv
 			for i := range status.Volumes {
 				v := &status.Volumes[i]
 				if sum, ok := hashed[fleet.Volref{PoolID: a.ID, Volume: v.Name}]; ok {
-					p.dir.files[v.Name].tell(v, sum)
+					p.dir.files[v.Name].addChecksum(v, sum)
 				}
 			}
 		}
@@ -281,28 +281,28 @@ func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 	if p.dir == nil {
 		return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: p.spec.Path, Error: p.words}
 	}
-	if err := p.kept.Judge(p.dir.sight()); err != nil {
+	if err := p.kept.CheckPlace(p.dir.inspect()); err != nil {
 		return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: p.spec.Path, Error: err.Error()}
 	}
 	if p.stopped {
-		return fleet.PoolStatus{State: fleet.PoolInactive, MountPath: p.spec.Path, ByOthers: true}
+		return fleet.PoolStatus{State: fleet.PoolInactive, MountPath: p.spec.Path, StoppedOutside: true}
 	}
 	s := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: p.dir.capacity, MountPath: p.spec.Path}
-	if p.spec.Kind.Is().Files {
+	if p.spec.Kind.Info().FilePool {
 		s.MountOptions, s.WriteMicros, s.ReadMicros = "rw,relatime", 800, 200
 		s.FileSystem = fileSystem(p.spec)
 	}
 	for _, f := range p.dir.files {
 		v := f.Volume
 		v.Path = path.Join(dirOf(p.spec), v.Name)
-		if name := hypervisor.Legible(v.Name); name != v.Name {
-			v.Name, v.Path, v.Fault = name, hypervisor.Legible(v.Path), hypervisor.VolumeUnnamed
+		if name := hypervisor.EscapeInvalidText(v.Name); name != v.Name {
+			v.Name, v.Path, v.Fault = name, hypervisor.EscapeInvalidText(v.Path), hypervisor.VolumeUnnamed
 		}
 		v.UsedBy, v.InDrive = users.disks[v.Path], users.drives[v.Path]
 		if len(v.UsedBy) > 0 {
 			v.ModifiedAt = nil
 		}
-		v.BaseOf, v.StoodOn = nil, nil
+		v.BaseOf, v.BackingUsers = nil, nil
 		for _, other := range p.dir.files {
 			if other.Backing != v.Path {
 				continue
@@ -310,17 +310,17 @@ func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 			v.BaseOf = append(v.BaseOf, other.Name)
 			for _, id := range users.disks[path.Join(p.spec.Path, other.Name)] {
 				if !slices.Contains(v.UsedBy, id) {
-					v.StoodOn = append(v.StoodOn, id)
+					v.BackingUsers = append(v.BackingUsers, id)
 				}
 			}
 		}
 		slices.Sort(v.BaseOf)
-		slices.Sort(v.StoodOn)
-		v.StoodOn = slices.Compact(v.StoodOn)
-		v.UsedBy = slices.Concat(v.UsedBy, v.StoodOn)
+		slices.Sort(v.BackingUsers)
+		v.BackingUsers = slices.Compact(v.BackingUsers)
+		v.UsedBy = slices.Concat(v.UsedBy, v.BackingUsers)
 		slices.Sort(v.UsedBy)
 		if len(v.UsedBy) > 0 {
-			v.ModifiedAt, v.Unsound = nil, ""
+			v.ModifiedAt, v.NotImageReason = nil, ""
 		}
 		s.Volumes = append(s.Volumes, v)
 		s.UsedBytes += v.AllocBytes
@@ -329,9 +329,9 @@ func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 		}
 	}
 	slices.SortFunc(s.Volumes, func(a, b fleet.Volume) int { return strings.Compare(a.Name, b.Name) })
-	s.Error = hypervisor.VolumesUnread(s.Volumes)
+	s.Error = hypervisor.SummarizeFaultyVolumes(s.Volumes)
 	s.AvailableBytes = s.CapacityBytes - s.UsedBytes
-	if !p.spec.Kind.Is().Makes {
+	if !p.spec.Kind.Info().CreatesVolumes {
 		s.CapacityBytes, s.UsedBytes, s.AvailableBytes = s.UsedBytes, 0, 0
 	}
 	return s

@@ -67,7 +67,7 @@ func (s *sink) Sync() error { return nil }
 func (h *Host) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	var pieces transfer.Pieces
 	var size int64
-	var sum hypervisor.Hashed
+	var sum hypervisor.VolumeChecksum
 	err := h.onVolume(ctx, in, func(p *pool, f *file) error {
 		if f == nil {
 			return hypervisor.NoVolume(in.Name, in.Pool.Name)
@@ -76,7 +76,7 @@ func (h *Host) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 			return err
 		}
 		pieces, size = h.simulated(f)
-		sum = hypervisor.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+		sum = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
 		return h.checkNotRunning(p, f)
 	})
 	if err != nil {
@@ -85,16 +85,16 @@ func (h *Host) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	if err := in.Send(ctx, pieces, size); err != nil {
 		return err
 	}
-	return in.Hashed(sum)
+	return in.RecordChecksums(sum)
 }
 
 // ReceiveVolume implements hypervisor.Storage.
 func (h *Host) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	made := false
 	err := h.onVolume(ctx, in, func(_ *pool, f *file) error {
-		made = f != nil && in.Made != "" && f.word() == in.Made
+		made = f != nil && in.RecordedFile != "" && f.identity() == in.RecordedFile
 		if f != nil && !made {
-			return hypervisor.VolumeTaken(in.Name, in.Pool.Name)
+			return hypervisor.RefuseTakenVolumeName(in.Name, in.Pool.Name)
 		}
 		return nil
 	})
@@ -111,7 +111,7 @@ func (h *Host) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	}
 	own := file{Volume: v, bytes: data}
 	if want, has := strings.CutPrefix(in.Order.Checksum, "sha256:"); has && want != own.digest() {
-		return hypervisor.CopyDiffers(in.Name, own.digest(), want)
+		return hypervisor.RefuseDifferentCopy(in.Name, own.digest(), want)
 	}
 	if misbehaves(in.Name, FailSend) {
 		return fleet.Errorf(fleet.Conflict, "The pool is full: No space left on device.")
@@ -120,19 +120,19 @@ func (h *Host) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	if err != nil {
 		return err
 	}
-	var sum hypervisor.Hashed
+	var sum hypervisor.VolumeChecksum
 	err = h.onVolume(ctx, in, func(_ *pool, f *file) error {
 		if f == nil {
 			return hypervisor.NoVolume(in.Name, in.Pool.Name)
 		}
 		f.bytes = data
-		sum = hypervisor.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+		sum = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return in.Hashed(sum)
+	return in.RecordChecksums(sum)
 }
 
 // MigrateVM implements hypervisor.VMs.
@@ -140,38 +140,38 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
 	if err := h.enter(ctx); err != nil {
 		return err
 	}
-	there, sent, err := h.leaving(in)
+	there, sent, err := h.migratingFiles(in)
 	switch {
 	case err != nil:
 		return err
 	case !there:
-		return h.left(ctx, in)
+		return h.handleUndefined(ctx, in)
 	}
 	for i, d := range in.Order.Disks {
-		switch in.Sent(d) {
+		switch in.SentStamp(d) {
 		case sent[i].data():
 		case "":
-			if err := in.Sending(d, sent[i].data()); err != nil {
+			if err := in.RecordSending(d, sent[i].data()); err != nil {
 				return err
 			}
 		default:
-			return hypervisor.LeftMeanwhile(in.VM.Name)
+			return hypervisor.RefuseChangedVM(in.VM.Name)
 		}
 		pieces, size := h.simulated(&sent[i])
 		if err := in.Send(ctx, d, pieces, size); err != nil {
 			return err
 		}
 	}
-	if err := in.Arrived(ctx); err != nil {
+	if err := in.WaitArrived(ctx); err != nil {
 		return err
 	}
-	now, after, err := h.leaving(in)
+	now, after, err := h.migratingFiles(in)
 	if err != nil {
 		return err
 	}
 	for i := range after {
 		if !now || after[i].data() != sent[i].data() {
-			return hypervisor.LeftMeanwhile(in.VM.Name)
+			return hypervisor.RefuseChangedVM(in.VM.Name)
 		}
 	}
 	if ctx.Err() != nil {
@@ -186,8 +186,8 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
 }
 
 // left handles a VM without a definition.
-func (h *Host) left(ctx context.Context, in hypervisor.MigrateVM) error {
-	if err := in.Arrived(ctx); err != nil {
+func (h *Host) handleUndefined(ctx context.Context, in hypervisor.MigrateVM) error {
+	if err := in.WaitArrived(ctx); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -197,29 +197,29 @@ func (h *Host) left(ctx context.Context, in hypervisor.MigrateVM) error {
 		if err != nil {
 			return err
 		}
-		if f := p.dir.files[d.Disk.Volume]; f != nil && f.data() != in.Sent(d) {
-			return hypervisor.LeftMeanwhile(in.VM.Name)
+		if f := p.dir.files[d.Disk.Volume]; f != nil && f.data() != in.SentStamp(d) {
+			return hypervisor.RefuseChangedVM(in.VM.Name)
 		}
 	}
 	return nil
 }
 
 // leaving returns the disks' files of a guest that may migrate. there reports that the guest is defined.
-func (h *Host) leaving(in hypervisor.MigrateVM) (there bool, files []file, err error) {
+func (h *Host) migratingFiles(in hypervisor.MigrateVM) (there bool, files []file, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, ok := h.guests[in.VM.ID]
 	switch {
 	case !ok:
 		return false, nil, nil
-	case g.on():
-		return true, nil, hypervisor.NotMigratable(in.VM.Name, "the VM is running. Shut down the VM first.")
+	case g.isRunning():
+		return true, nil, hypervisor.RefuseMigration(in.VM.Name, "the VM is running. Shut down the VM first.")
 	case in.VM.Spec.Firmware == fleet.UEFI:
-		return true, nil, hypervisor.NotMigratable(in.VM.Name, "a migration does not copy the firmware's settings file (NVRAM).")
+		return true, nil, hypervisor.RefuseMigration(in.VM.Name, "a migration does not copy the firmware's settings file (NVRAM).")
 	}
 	for _, d := range in.VM.Spec.Disks {
-		if !slices.Contains(in.Order.Stay, d.Ref()) && !slices.ContainsFunc(in.Order.Disks, func(o fleet.LeavingDisk) bool { return o.Disk == d.Ref() }) {
-			return true, nil, hypervisor.NotMigratable(in.VM.Name, "the migration job does not list the disk %s.", d.Volume)
+		if !slices.Contains(in.Order.Stay, d.Ref()) && !slices.ContainsFunc(in.Order.Disks, func(o fleet.MigratingDisk) bool { return o.Disk == d.Ref() }) {
+			return true, nil, hypervisor.RefuseMigration(in.VM.Name, "the migration job does not list the disk %s.", d.Volume)
 		}
 	}
 	for _, d := range in.Order.Disks {

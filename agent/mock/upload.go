@@ -17,7 +17,7 @@ import (
 )
 
 // sent is the received part of an upload: its size, its checksum and its first bytes.
-type sent struct {
+type receivedUpload struct {
 	size int64
 	sum  digest.Hash
 	head []byte
@@ -31,7 +31,7 @@ const (
 )
 
 // Write implements upload.File.
-func (s *sent) Write(b []byte) (int, error) {
+func (s *receivedUpload) Write(b []byte) (int, error) {
 	if s.full {
 		return 0, fmt.Errorf("pwrite: No space left on device")
 	}
@@ -44,10 +44,10 @@ func (s *sent) Write(b []byte) (int, error) {
 }
 
 // Size implements upload.File.
-func (s *sent) Size() int64 { return s.size }
+func (s *receivedUpload) Size() int64 { return s.size }
 
 // Keep implements upload.File.
-func (s *sent) Keep() error { return nil }
+func (s *receivedUpload) Keep() error { return nil }
 
 // UploadVolume implements hypervisor.Storage.
 func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error {
@@ -58,7 +58,7 @@ func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	}
 	if err := h.onVolume(ctx, in, func(p *pool, f *file) error {
 		if room := p.dir.capacity - p.dir.capacity/20; f == nil && o.SizeBytes > room {
-			return fetch.NoRoom("upload", fleet.Bytes(o.SizeBytes), room)
+			return fetch.NoRoomError("upload", fleet.Bytes(o.SizeBytes), room)
 		}
 		return nil
 	}); err != nil {
@@ -72,7 +72,7 @@ func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	}
 	var v fleet.Volume
 	err := h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) { return v, nil }, func() (err error) {
-		v, err = h.takeIn(ctx, in, to, algorithm, want)
+		v, err = h.finishUpload(ctx, in, to, algorithm, want)
 		if err == nil || ctx.Err() == nil {
 			forget()
 		}
@@ -85,12 +85,12 @@ func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error
 }
 
 // receivedPart returns the part of the upload received so far.
-func (h *Host) receivedPart(in hypervisor.VolumeWork, algorithm string) *sent {
+func (h *Host) receivedPart(in hypervisor.VolumeWork, algorithm string) *receivedUpload {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	to := h.sent[in.Order.Upload]
 	if to == nil {
-		to = &sent{sum: fetch.Digest(algorithm), full: misbehaves(in.Name, FailVolume), most: sentHead}
+		to = &receivedUpload{sum: fetch.Digest(algorithm), full: misbehaves(in.Name, FailVolume), most: sentHead}
 		if fleet.ApplianceKind(in.Name) != "" {
 			to.most = sentMachine
 		}
@@ -99,15 +99,15 @@ func (h *Host) receivedPart(in hypervisor.VolumeWork, algorithm string) *sent {
 	return to
 }
 
-func (h *Host) takeIn(ctx context.Context, in hypervisor.VolumeWork, to *sent, algorithm, want string) (fleet.Volume, error) {
+func (h *Host) finishUpload(ctx context.Context, in hypervisor.VolumeWork, to *receivedUpload, algorithm, want string) (fleet.Volume, error) {
 	var v fleet.Volume
-	err := upload.Receive(ctx, in.Sent, in.Order.SizeBytes, to, func(done, total, rate int64) { in.Progress(hypervisor.Downloaded(done, total, rate)) })
+	err := upload.Receive(ctx, in.UploadConns, in.Order.SizeBytes, to, func(done, total, rate int64) { in.Progress(hypervisor.FormatDownloadProgress(done, total, rate)) })
 	if err != nil {
 		return v, err
 	}
 	if to.sum != nil {
 		if got := hex.EncodeToString(to.sum.Sum(nil)); got != want {
-			return v, upload.Differs(algorithm, got, want)
+			return v, upload.ChecksumMismatch(algorithm, got, want)
 		}
 	}
 	if kind := fleet.ApplianceKind(in.Name); kind != "" {
@@ -127,7 +127,7 @@ func (h *Host) takeIn(ctx context.Context, in hypervisor.VolumeWork, to *sent, a
 		f.Content = "a web page"
 	}
 	f.Disc = path.Ext(in.Name) == ".iso"
-	if err := f.Came("The file that was uploaded", f.Disc); err != nil {
+	if err := f.CheckReceived("The file that was uploaded", f.Disc); err != nil {
 		return v, err
 	}
 	v = fleet.Volume{Format: f.Format, CapacityBytes: f.Size, AllocBytes: to.size}

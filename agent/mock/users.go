@@ -14,7 +14,7 @@ func (h *Host) diskUsers() map[string][]fleet.VMID {
 	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
 		g := h.guests[id]
 		files := g.def.disks()
-		if g.on() {
+		if g.isRunning() {
 			files = append(files, g.live.disks()...)
 		}
 		if g.tree != nil {
@@ -35,7 +35,7 @@ func (h *Host) driveUsers() map[string][]fleet.VMID {
 	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
 		g := h.guests[id]
 		media := g.def.media()
-		if g.on() {
+		if g.isRunning() {
 			media = append(media, g.live.media()...)
 		}
 		slices.Sort(media)
@@ -47,10 +47,10 @@ func (h *Host) driveUsers() map[string][]fleet.VMID {
 }
 
 // free refuses a disk that another domain uses.
-func (h *Host) free(file string, owner fleet.VMID) error { return h.freeFor(file, owner, false) }
+func (h *Host) refuseUsedDisk(file string, owner fleet.VMID) error { return h.refuseUsedDiskUnlessShared(file, owner, false) }
 
 // freeFor is free but, if shareable is set, ignores domains that share the disk.
-func (h *Host) freeFor(file string, owner fleet.VMID, shareable bool) error {
+func (h *Host) refuseUsedDiskUnlessShared(file string, owner fleet.VMID, shareable bool) error {
 	for _, g := range h.guests {
 		if g.id != owner && g.uses(file) && (!shareable || !g.shares(file)) {
 			return fleet.Errorf(fleet.Conflict, "The volume %s is in use by another VM of the host.", path.Base(file))

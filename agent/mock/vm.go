@@ -47,7 +47,7 @@ func (h *Host) Meters(ctx context.Context) ([]wire.Meter, error) {
 	now := time.Now()
 	var out []wire.Meter
 	for _, g := range h.guests {
-		if g.managed && g.on() {
+		if g.managed && g.isRunning() {
 			out = append(out, g.meter(now))
 		}
 	}
@@ -59,7 +59,7 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 	if err := h.enter(ctx); err != nil {
 		return err
 	}
-	g, on, err := h.look(id)
+	g, on, err := h.copyOf(id)
 	switch {
 	case err != nil:
 		return err
@@ -76,13 +76,13 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 		if misbehaves(g.name, FailStart) {
 			return fmt.Errorf("internal error: process exited while connecting to monitor: qemu-system-x86_64: -accel kvm: failed to initialize kvm: Cannot allocate memory")
 		}
-		if g.on() {
+		if g.isRunning() {
 			return nil
 		}
 		if i := slices.IndexFunc(h.faults(g), func(f fleet.Fault) bool { return f.Code == fleet.FaultDisk }); i >= 0 {
 			return hypervisor.Refusal(h.faults(g)[i])
 		}
-		if err := h.locked(g); err != nil {
+		if err := h.refuseLockedDisks(g); err != nil {
 			return err
 		}
 		if err := h.checkPhysicals(id, g.def.spec.HostDevices, nil); err != nil {
@@ -103,14 +103,14 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 }
 
 // look returns a copy of a VM, and whether the VM is running.
-func (h *Host) look(id fleet.VMID) (guest, bool, error) {
+func (h *Host) copyOf(id fleet.VMID) (guest, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, err := h.find(id)
 	if err != nil {
 		return guest{}, false, err
 	}
-	return *g, g.on(), nil
+	return *g, g.isRunning(), nil
 }
 
 // change applies f to a VM under the lock and then wakes the listeners.
@@ -134,7 +134,7 @@ func (h *Host) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 		return err
 	}
 	return h.change(id, func(g *guest) error {
-		if !g.on() || misbehaves(g.name, NoShutdown) {
+		if !g.isRunning() || misbehaves(g.name, NoShutdown) {
 			return nil
 		}
 		run := g.live
@@ -144,21 +144,21 @@ func (h *Host) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 }
 
 // powerOff stops the guest if it is still in the given run.
-func (h *Host) powerOff(id fleet.VMID, run *shape, reason string) {
+func (h *Host) powerOff(id fleet.VMID, run *definition, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if g, ok := h.guests[id]; ok && g.on() && g.live == run {
+	if g, ok := h.guests[id]; ok && g.isRunning() && g.live == run {
 		h.stop(g, reason)
 		h.notify()
 	}
 }
 
 // GoesOff simulates a crash or a shutdown that starts in the guest.
-func (h *Host) GoesOff(id fleet.VMID, crashes bool) {
+func (h *Host) PowerOffGuest(id fleet.VMID, crashes bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, ok := h.guests[id]
-	if !ok || !g.on() {
+	if !ok || !g.isRunning() {
 		return
 	}
 	if h.stop(g, "shut down"); crashes {
@@ -210,7 +210,7 @@ func (h *Host) running(ctx context.Context, id fleet.VMID, f func(*guest)) error
 		return err
 	}
 	return h.change(id, func(g *guest) error {
-		if !g.on() {
+		if !g.isRunning() {
 			return hypervisor.ErrNotRunning
 		}
 		f(g)
@@ -223,7 +223,7 @@ func (h *Host) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err
 	}
-	g, on, err := h.look(id)
+	g, on, err := h.copyOf(id)
 	if err != nil {
 		return nil, err
 	}

@@ -22,10 +22,10 @@ func (h *Host) volumeWork(in hypervisor.VolumeWork) (*pool, *file, error) {
 	if !fleet.IsVolumeName(in.Name) {
 		return nil, nil, fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
-	if err := h.allowed(in.Pool.Spec); err != nil {
+	if err := h.checkPoolAllowed(in.Pool.Spec); err != nil {
 		return nil, nil, err
 	}
-	if !in.Pool.Spec.Kind.Is().Makes {
+	if !in.Pool.Spec.Kind.Info().CreatesVolumes {
 		return nil, nil, fleet.Errorf(fleet.Conflict, "The storage of the pool %s defines its volumes. Quantix cannot create, change or delete them.", in.Pool.Name)
 	}
 	p, err := h.active(in.Pool.ID, []fleet.Pool{in.Pool})
@@ -64,7 +64,7 @@ func (h *Host) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) error
 		if v.Format == "qcow2" {
 			v.AllocBytes = 196 << 10
 		}
-		if !p.spec.Kind.Is().Files {
+		if !p.spec.Kind.Info().FilePool {
 			v.Format, v.AllocBytes = formatOf(p.spec), v.CapacityBytes
 		}
 		if o.Full {
@@ -85,10 +85,10 @@ func (h *Host) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 		case !ok:
 			return fleet.Volume{}, hypervisor.NoVolume(in.Order.Source, in.Pool.Name)
 		case from.begins != "" && !fleet.IsRawName(in.Name):
-			return fleet.Volume{}, hypervisor.VolumeEnding(in.Name, from.begins)
+			return fleet.Volume{}, hypervisor.RefuseVolumeSuffix(in.Name, from.begins)
 		case from.begins == "" && from.checkSelfContained() != nil:
 			return fleet.Volume{}, from.checkSelfContained()
-		case from.Format != "qcow2" && from.Format != "raw" && p.spec.Kind.Is().Files && !from.IsISO():
+		case from.Format != "qcow2" && from.Format != "raw" && p.spec.Kind.Info().FilePool && !from.IsISO():
 			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images can be cloned.", from.Name, from.Format)
 		}
 		if err := h.checkNotRunning(p, from); err != nil {
@@ -127,7 +127,7 @@ func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 	}
 	told := in.Progress
 	in.Progress = func(percent int, _ string) {
-		told(hypervisor.Downloaded(int64(percent)*fetchedBytes/100, fetchedBytes, 45<<20))
+		told(hypervisor.FormatDownloadProgress(int64(percent)*fetchedBytes/100, fetchedBytes, 45<<20))
 	}
 	if at.Hostname() == FetchSlow {
 		in.Progress(10, "")
@@ -169,11 +169,11 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 	made := false
 	look := func(p *pool, f *file) error {
 		switch {
-		case f != nil && in.Made != "" && f.word() == in.Made:
+		case f != nil && in.RecordedFile != "" && f.identity() == in.RecordedFile:
 			made = true
 			return nil
 		case f != nil:
-			return hypervisor.VolumeTaken(in.Name, in.Pool.Name)
+			return hypervisor.RefuseTakenVolumeName(in.Name, in.Pool.Name)
 		}
 		_, err := what(p)
 		return err
@@ -196,21 +196,21 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 		}
 	}
 	f := &file{}
-	if err := in.Whole(f.word()); err != nil {
+	if err := in.RecordFile(f.identity()); err != nil {
 		return err
 	}
 	return h.onVolume(ctx, in, func(p *pool, there *file) error { // the host may have changed during the steps
 		if there != nil {
-			return hypervisor.VolumeTaken(in.Name, in.Pool.Name)
+			return hypervisor.RefuseTakenVolumeName(in.Name, in.Pool.Name)
 		}
 		v, err := what(p)
 		if err == nil && fleet.IsRawName(in.Name) && v.Format == "qcow2" {
-			err = hypervisor.VolumeEnding(in.Name, v.Format)
+			err = hypervisor.RefuseVolumeSuffix(in.Name, v.Format)
 		}
 		if err != nil {
 			return err
 		}
-		now := time.Now().UTC().Truncate(fleet.ModifiedTo)
+		now := time.Now().UTC().Truncate(fleet.ModifiedResolution)
 		v.Name, v.ModifiedAt = in.Name, &now
 		f.Volume = v
 		p.dir.files[in.Name] = f
@@ -219,10 +219,10 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 }
 
 // word returns a text that identifies a file.
-func (f *file) word() string { return fmt.Sprintf("%p", f) }
+func (f *file) identity() string { return fmt.Sprintf("%p", f) }
 
 // sharing returns the hosts that have the pool's files.
-func (h *Host) sharing(p *pool) []*Host {
+func (h *Host) hostsSharing(p *pool) []*Host {
 	if p.spec.Shared || p.spec.Kind == fleet.PoolNFS {
 		return h.opts.Shared.hosts
 	}
@@ -238,7 +238,7 @@ func (h *Host) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		case f.CapacityBytes == in.Order.SizeBytes:
 			return nil
 		case f.CapacityBytes > in.Order.SizeBytes:
-			return hypervisor.VolumeShrinks(in.Name, f.CapacityBytes, in.Order.SizeBytes)
+			return hypervisor.RefuseShrink(in.Name, f.CapacityBytes, in.Order.SizeBytes)
 		case f.Backing != "" || f.refers:
 			return fleet.Errorf(fleet.Conflict, "The volume %s refers to another file, so the volume cannot grow.", in.Name)
 		}
@@ -255,23 +255,23 @@ func (h *Host) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	return h.onVolume(ctx, in, func(p *pool, there *file) error {
 		from, ok := p.dir.files[in.Order.Source]
 		switch {
-		case !p.spec.Kind.Is().Files:
-			return hypervisor.VolumeNamed(in.Pool.Name)
+		case !p.spec.Kind.Info().FilePool:
+			return hypervisor.RefuseVolumeRename(in.Pool.Name)
 		case !fleet.IsVolumeName(in.Order.Source) || in.Order.Source == in.Name:
 			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be renamed.", in.Order.Source)
-		case there != nil && in.Made != "" && there.word() == in.Made:
+		case there != nil && in.RecordedFile != "" && there.identity() == in.RecordedFile:
 			return nil
 		case there != nil:
-			return hypervisor.VolumeTaken(in.Name, in.Pool.Name)
+			return hypervisor.RefuseTakenVolumeName(in.Name, in.Pool.Name)
 		case !ok:
 			return hypervisor.NoVolume(in.Order.Source, in.Pool.Name)
 		case fleet.IsRawName(in.Order.Source) != fleet.IsRawName(in.Name) && (from.Format != fleet.Raw || from.begins != ""):
-			return hypervisor.VolumeEnding(in.Name, cmp.Or(from.begins, from.Format))
+			return hypervisor.RefuseVolumeSuffix(in.Name, cmp.Or(from.begins, from.Format))
 		}
 		if err := h.unusedVolume(p, from); err != nil {
 			return err
 		}
-		if err := in.Whole(from.word()); err != nil {
+		if err := in.RecordFile(from.identity()); err != nil {
 			return err
 		}
 		delete(p.dir.files, in.Order.Source)
@@ -291,10 +291,10 @@ func (h *Host) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to func
 		switch {
 		case f == nil:
 			return hypervisor.NoVolume(in.Name, in.Pool.Name)
-		case !p.spec.Kind.Is().Files:
-			return hypervisor.VolumeNoFile(in.Pool.Name)
+		case !p.spec.Kind.Info().FilePool:
+			return hypervisor.RefuseBlockVolume(in.Pool.Name)
 		case f.Backing != "" || f.refers:
-			return hypervisor.VolumeOnOthers(in.Name, "another file")
+			return hypervisor.RefuseVolumeWithBackingFile(in.Name, "another file")
 		}
 		data = f.data()
 		return h.checkNotRunning(p, f)

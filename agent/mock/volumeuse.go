@@ -10,17 +10,17 @@ import (
 
 // unusedVolume refuses a volume in use. The caller holds h.mu.
 func (h *Host) unusedVolume(p *pool, f *file) error {
-	for _, host := range h.sharing(p) {
+	for _, host := range h.hostsSharing(p) {
 		for _, g := range host.guests {
 			for _, at := range g.files() {
 				if host.volumeAt(at) == &f.Volume {
-					return hypervisor.VolumeUsed(f.Name, g.name)
+					return hypervisor.RefuseUsedVolume(f.Name, g.name)
 				}
 			}
 		}
 	}
 	if other := f.baseOf(p); other != "" {
-		return hypervisor.VolumeBase(f.Name, other)
+		return hypervisor.RefuseBackingVolume(f.Name, other)
 	}
 	return nil
 }
@@ -38,7 +38,7 @@ func (f *file) baseOf(p *pool) string {
 // files returns all files that the guest's running and persistent definitions name.
 func (g *guest) files() []string {
 	out := append(g.def.disks(), g.def.media()...)
-	if g.on() {
+	if g.isRunning() {
 		out = append(append(out, g.live.disks()...), g.live.media()...)
 	}
 	if g.tree != nil {

@@ -7,4 +7,4 @@ import (
 )
 
 // forgetPages asks the kernel to drop the file's page cache, so that the next read comes from the storage.
-func forgetPages(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
+func dropPageCache(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }

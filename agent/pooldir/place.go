@@ -28,8 +28,8 @@ type Mount struct {
 }
 
 // Sighting is a reading of a pool's directory.
-type Sighting struct {
-	There  bool
+type DirReading struct {
+	Exists  bool
 	Marker fleet.PoolID // empty: none
 	Mount  Mount
 	Inode  uint64
@@ -48,25 +48,25 @@ type Place struct {
 }
 
 // SeePlace reads the state of a pool's directory. It may block as long as the storage does not answer.
-func SeePlace(dir string) (Sighting, error) {
+func ReadPlace(dir string) (DirReading, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return Sighting{}, nil
+		return DirReading{}, nil
 	}
 	if err != nil {
-		return Sighting{}, err
+		return DirReading{}, err
 	}
 	defer func() { _ = root.Close() }()
 	self, err := root.Open(".")
 	if err != nil {
-		return Sighting{}, err
+		return DirReading{}, err
 	}
 	defer self.Close()
 	info, err := self.Stat()
 	if err != nil {
-		return Sighting{}, err
+		return DirReading{}, err
 	}
-	s := Sighting{There: true, Inode: inode(info)}
+	s := DirReading{Exists: true, Inode: inode(info)}
 	s.Mount, s.FileSystem, s.Options = mountOf(self)
 	s.Marker, err = readMarker(root)
 	return s, err
@@ -176,24 +176,24 @@ func mounts(table string) iter.Seq[mountEntry] {
 }
 
 // exported maps network file systems whose source is the same on every host to the name of their kind.
-var exported = map[string]string{
+var sharedFileSystems = map[string]string{
 	"nfs": "nfs", "nfs4": "nfs", "cifs": "cifs", "smb3": "cifs", "fuse.glusterfs": "glusterfs", "ceph": "ceph", "fuse.ceph": "ceph", "lustre": "lustre",
 }
 
 // fileSystemOf identifies a mount's file system. Exports of one server's file system share the device number; the
 // alphabetically first source identifies all of them.
 func fileSystemOf(table string, of mountEntry) *fleet.FileSystem {
-	kind := exported[of.Type]
+	kind := sharedFileSystems[of.Type]
 	if kind == "" {
 		return &fleet.FileSystem{ID: of.device}
 	}
 	source := of.Source
 	for m := range mounts(table) {
-		if m.device == of.device && exported[m.Type] == kind {
+		if m.device == of.device && sharedFileSystems[m.Type] == kind {
 			source = min(source, m.Source)
 		}
 	}
-	return &fleet.FileSystem{ID: hypervisor.Legible(kind + " " + source), Shared: true}
+	return &fleet.FileSystem{ID: hypervisor.EscapeInvalidText(kind + " " + source), Shared: true}
 }
 
 // maxOptions limits the reported mount options, in bytes.

@@ -23,28 +23,28 @@ func TestPoolDirectoryIsVerified(t *testing.T) {
 	marked, unmarked := &Place{true, disk, 7}, &Place{false, nas, 7}
 	for name, c := range map[string]struct {
 		place *Place
-		now   Sighting
+		now   DirReading
 		want  string
 	}{
-		"never used, missing":                     {nil, Sighting{}, ""},
-		"never used, exists":                      {nil, Sighting{There: true, Mount: root, Inode: 1}, ""},
-		"never used, its own marker":              {nil, Sighting{There: true, Marker: mine}, ""},
-		"never used, another pool's":              {nil, Sighting{There: true, Marker: theirs}, string(theirs)},
-		"its marker":                              {marked, Sighting{true, mine, disk, 7, "", nil}, ""},
-		"its marker on another device":            {marked, Sighting{true, mine, Mount{"/srv", "ext4", "/dev/sdc1"}, 9, "", nil}, ""},
-		"another pool's marker":                   {marked, Sighting{true, theirs, disk, 7, "", nil}, "belongs to another pool"},
-		"missing":                                 {marked, Sighting{}, "is gone"},
-		"recreated directory":                     {marked, Sighting{true, "", disk, 8, "", nil}, "its marker .quantix-pool is missing"},
-		"only the marker is missing":              {marked, Sighting{true, "", disk, 7, "", nil}, "its marker .quantix-pool is missing"},
-		"not mounted":                             {marked, Sighting{true, "", root, 8, "", nil}, "is not mounted: ext4 of /dev/sdb1 belongs at /srv"},
-		"another file system mounted over it":     {marked, Sighting{true, "", Mount{"/srv/vm", "tmpfs", "tmpfs"}, 1, "", nil}, "lies over /srv/vm: tmpfs, mounted at /srv/vm"},
-		"another file system at its mount":        {marked, Sighting{true, "", Mount{"/srv", "xfs", "/dev/sdc1"}, 1, "", nil}, "lies over /srv/vm: xfs of /dev/sdc1, mounted at /srv"},
-		"no marker could be written":              {unmarked, Sighting{true, "", nas, 7, "", nil}, ""},
-		"no marker, another directory":            {unmarked, Sighting{true, "", nas, 8, "", nil}, "not the one"},
-		"no marker, not mounted":                  {unmarked, Sighting{true, "", disk, 7, "", nil}, "is not mounted: nfs4 of nas:/vm"},
-		"no marker, marked by another pool since": {unmarked, Sighting{true, theirs, nas, 7, "", nil}, "belongs to another pool"},
+		"never used, missing":                     {nil, DirReading{}, ""},
+		"never used, exists":                      {nil, DirReading{Exists: true, Mount: root, Inode: 1}, ""},
+		"never used, its own marker":              {nil, DirReading{Exists: true, Marker: mine}, ""},
+		"never used, another pool's":              {nil, DirReading{Exists: true, Marker: theirs}, string(theirs)},
+		"its marker":                              {marked, DirReading{true, mine, disk, 7, "", nil}, ""},
+		"its marker on another device":            {marked, DirReading{true, mine, Mount{"/srv", "ext4", "/dev/sdc1"}, 9, "", nil}, ""},
+		"another pool's marker":                   {marked, DirReading{true, theirs, disk, 7, "", nil}, "belongs to another pool"},
+		"missing":                                 {marked, DirReading{}, "is gone"},
+		"recreated directory":                     {marked, DirReading{true, "", disk, 8, "", nil}, "its marker .quantix-pool is missing"},
+		"only the marker is missing":              {marked, DirReading{true, "", disk, 7, "", nil}, "its marker .quantix-pool is missing"},
+		"not mounted":                             {marked, DirReading{true, "", root, 8, "", nil}, "is not mounted: ext4 of /dev/sdb1 belongs at /srv"},
+		"another file system mounted over it":     {marked, DirReading{true, "", Mount{"/srv/vm", "tmpfs", "tmpfs"}, 1, "", nil}, "lies over /srv/vm: tmpfs, mounted at /srv/vm"},
+		"another file system at its mount":        {marked, DirReading{true, "", Mount{"/srv", "xfs", "/dev/sdc1"}, 1, "", nil}, "lies over /srv/vm: xfs of /dev/sdc1, mounted at /srv"},
+		"no marker could be written":              {unmarked, DirReading{true, "", nas, 7, "", nil}, ""},
+		"no marker, another directory":            {unmarked, DirReading{true, "", nas, 8, "", nil}, "not the one"},
+		"no marker, not mounted":                  {unmarked, DirReading{true, "", disk, 7, "", nil}, "is not mounted: nfs4 of nas:/vm"},
+		"no marker, marked by another pool since": {unmarked, DirReading{true, theirs, nas, 7, "", nil}, "belongs to another pool"},
 	} {
-		err := RecordedPool{ID: mine, Path: "/srv/vm", Place: c.place}.Judge(c.now)
+		err := RecordedPool{ID: mine, Path: "/srv/vm", Place: c.place}.CheckPlace(c.now)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -68,7 +68,7 @@ func TestPoolStoppedByOthersStaysStopped(t *testing.T) {
 		"stopped by others before the boot":    {RecordedPool{Place: used, Boot: "before", ByOthers: true}, true, false},
 		"failed before the boot, no autostart": {RecordedPool{Place: used, Boot: "before", Failing: true}, false, false},
 	} {
-		if got := c.kept.Stopped("now", c.autostart); got != c.want {
+		if got := c.kept.StoppedByOthers("now", c.autostart); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -77,15 +77,15 @@ func TestPoolStoppedByOthersStaysStopped(t *testing.T) {
 func TestPoolMarkerIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	see := func() Sighting {
+	see := func() DirReading {
 		t.Helper()
-		s, err := SeePlace(dir)
+		s, err := ReadPlace(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	if s := see(); !s.There || s.Marker != "" || s.Inode == 0 || s.Mount.Point == "" {
+	if s := see(); !s.Exists || s.Marker != "" || s.Inode == 0 || s.Mount.Point == "" {
 		t.Errorf("a new directory is %+v", s)
 	}
 	for _, id := range []fleet.PoolID{mine, mine, theirs} {
@@ -117,7 +117,7 @@ func TestPoolMarkerIsWrittenOnce(t *testing.T) {
 	if err := MarkPlace(dir, mine); err == nil {
 		t.Error("a link out of the directory was written through")
 	}
-	if s, err := SeePlace(filepath.Join(secret, "below")); err != nil || s.There {
+	if s, err := ReadPlace(filepath.Join(secret, "below")); err != nil || s.Exists {
 		t.Errorf("below a file: %+v, %v", s, err)
 	}
 }
@@ -162,7 +162,7 @@ func TestProbeDistinguishesReadOnlyStorage(t *testing.T) {
 		t.Error("the probe wrote to a removed directory")
 	}
 	for name, ours := range map[string]bool{Marker: true, poolProbe + "X": true, "disk.qcow2": false, "quantix-probe-1": false} {
-		if IsOurs(name) != ours {
+		if IsQuantixFile(name) != ours {
 			t.Errorf("that %s is ours is %t", name, !ours)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 const poolProbe = ".quantix-probe-"
 
 // IsOurs reports whether a file in a pool's directory is Quantix's own and therefore not a volume.
-func IsOurs(name string) bool { return name == Marker || strings.HasPrefix(name, poolProbe) }
+func IsQuantixFile(name string) bool { return name == Marker || strings.HasPrefix(name, poolProbe) }
 
 // Probe holds the durations of a small synced write to a pool's directory and of reading it back; zero: not tried.
 type Probe struct{ Write, Read time.Duration }
@@ -63,7 +63,7 @@ func probe(root *os.Root, name string) (p Probe, err error) {
 		return p, err
 	}
 	p.Write = time.Since(began)
-	forgetPages(f)
+	dropPageCache(f)
 	began = time.Now()
 	back := make([]byte, probeSize)
 	if _, err = f.ReadAt(back, 0); err != nil && !errors.Is(err, io.EOF) {

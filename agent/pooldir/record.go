@@ -16,26 +16,26 @@ type RecordedPool struct {
 	Failing bool         `json:"failing,omitempty"` // the pool has failed since, and must be restarted
 	// somebody stopped the pool on the host since; then a missing directory is no failure
 	ByOthers    bool       `json:"byOthers,omitempty"`
-	Preexisting PoolBefore `json:"before,omitzero"` // state before Quantix first used the pool
+	Preexisting PriorPoolState `json:"before,omitzero"` // state before Quantix first used the pool
 }
 
 // PoolBefore is a libvirt pool's state before Quantix first used the pool. A release restores this state. Zero: there
 // was no such pool, or its state is unknown.
-type PoolBefore struct {
+type PriorPoolState struct {
 	Defined   bool `json:"defined"`
 	Active    bool `json:"active"`
 	Autostart bool `json:"autostart"`
 }
 
 // Judge returns an error unless now is a reading of the directory that the pool was first used in.
-func (k RecordedPool) Judge(now Sighting) error {
+func (k RecordedPool) CheckPlace(now DirReading) error {
 	switch {
 	case now.Marker != "" && now.Marker != k.ID:
 		return fleet.Errorf(fleet.Conflict, "The directory %s belongs to another pool (ID %s), according to its file %s. Choose another directory, or remove that file if the other pool no longer exists.",
-			k.Path, clip(string(now.Marker)), Marker)
+			k.Path, shorten(string(now.Marker)), Marker)
 	case k.Place == nil || now.Marker == k.ID:
 		return nil
-	case !now.There:
+	case !now.Exists:
 		return fleet.Errorf(fleet.Conflict, "The directory %s is gone. When the directory is back or mounted again, the pool is used again automatically.", k.Path)
 	case now.Mount != k.Place.Mount && below(now.Mount.Point, k.Place.Mount.Point):
 		return fleet.Errorf(fleet.Conflict, "Another file system lies over %s: %s, mounted at %s. When that file system is unmounted, the pool is used again automatically.",
@@ -53,7 +53,7 @@ func (k RecordedPool) Judge(now Sighting) error {
 
 // Unmounted reports whether the file system of the pool's directory is unmounted and no other file system is mounted
 // there.
-func (k RecordedPool) Unmounted(now Sighting) bool {
+func (k RecordedPool) Unmounted(now DirReading) bool {
 	return k.Place != nil && now.Mount.Point != k.Place.Mount.Point && below(k.Place.Mount.Point, now.Mount.Point)
 }
 
@@ -65,13 +65,13 @@ func (m Mount) words() string {
 }
 
 // clip limits text from untrusted files to 40 bytes.
-func clip(s string) string {
+func shorten(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), 40)], "?")
 }
 
 // Stopped reports whether an inactive pool was stopped by somebody else, who must start it. It is false for a failed
 // pool, and for a pool with autostart that the host's boot could not start.
-func (k RecordedPool) Stopped(boot string, autostart bool) bool {
+func (k RecordedPool) StoppedByOthers(boot string, autostart bool) bool {
 	return k.Place != nil && !k.Failing && (k.Boot == boot || !autostart)
 }
 

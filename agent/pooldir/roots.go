@@ -18,7 +18,7 @@ import (
 type Roots struct {
 	Allowed []string // pools are allowed in and below these directories; empty: no pools are allowed
 	// directories that a pool must not be, contain or lie in, such as the agent's own. Never overrides Allowed.
-	Never   []string
+	Forbidden   []string
 	Devices []string // patterns of path.Match for block devices allowed for pools; empty: none
 }
 
@@ -36,7 +36,7 @@ func (r Roots) Check(dir string) error {
 	if real != dir {
 		what += ", which is really " + real + ","
 	}
-	for _, root := range r.Never {
+	for _, root := range r.Forbidden {
 		if at := realRoot(root); below(real, at) || below(at, real) {
 			return fleet.Errorf(fleet.Forbidden, "The host refuses a pool at %s: Quantix keeps its own files in %s.", what, at)
 		}

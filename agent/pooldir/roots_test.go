@@ -33,7 +33,7 @@ func TestPoolsOutsideRootsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	roots := pooldir.Roots{Allowed: []string{at("srv"), at("mnt/"), at("not-there-yet")}, Never: []string{at("srv/own/quantix")}}
+	roots := pooldir.Roots{Allowed: []string{at("srv"), at("mnt/"), at("not-there-yet")}, Forbidden: []string{at("srv/own/quantix")}}
 	for p, want := range map[string]string{
 		"srv":                    "keeps its own files", // the root contains Quantix's files
 		"srv/vm":                 "",

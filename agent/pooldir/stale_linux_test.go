@@ -98,7 +98,7 @@ func serveFUSE(dev *os.File, stale *atomic.Bool) {
 func TestStaleHandleIsReported(t *testing.T) {
 	t.Parallel()
 	dir, forget := staleable(t)
-	if _, err := pooldir.SeePlace(dir); err != nil {
+	if _, err := pooldir.ReadPlace(dir); err != nil {
 		t.Fatalf("before: %v", err)
 	}
 	forget()
@@ -106,7 +106,7 @@ func TestStaleHandleIsReported(t *testing.T) {
 	if _, err := pooldir.ProbePlace(dir); err == nil || !strings.Contains(strings.ToLower(err.Error()), said) {
 		t.Errorf("the probe reports %v", err)
 	}
-	if _, err := pooldir.SeePlace(dir); err == nil || !strings.Contains(strings.ToLower(err.Error()), said) {
+	if _, err := pooldir.ReadPlace(dir); err == nil || !strings.Contains(strings.ToLower(err.Error()), said) {
 		t.Errorf("SeePlace reports %v", err)
 	}
 }

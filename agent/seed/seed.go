@@ -23,9 +23,9 @@ import (
 const Dir = "/var/lib/libvirt/quantix"
 
 const (
-	most    = 1 << 20 // limit of all files of a disc, in bytes
-	partial = ".part" // suffix of incomplete files
-	working = ".work" // suffix of the working directory of a disc
+	maxBytes    = 1 << 20 // limit of all files of a disc, in bytes
+	partialSuffix = ".part" // suffix of incomplete files
+	workSuffix = ".work" // suffix of the working directory of a disc
 )
 
 var (
@@ -37,7 +37,7 @@ var (
 // Store is a directory of first-boot data. A zero Store uses the constant Dir.
 type Store struct{ Dir string }
 
-func (s Store) of(id fleet.VMID) (string, error) {
+func (s Store) dirOf(id fleet.VMID) (string, error) {
 	if !idForm.MatchString(string(id)) {
 		return "", fmt.Errorf("%q is not a VM's ID", id)
 	}
@@ -50,7 +50,7 @@ func (s Store) of(id fleet.VMID) (string, error) {
 
 // Path returns the path for a version of the VM's first-boot data, whether the file exists or not.
 func (s Store) Path(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
-	dir, err := s.of(id)
+	dir, err := s.dirOf(id)
 	if err != nil {
 		return "", err
 	}
@@ -66,7 +66,7 @@ func (s Store) Path(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
 }
 
 // Of returns the first-boot version that a path belongs to; false: the path has another form.
-func Of(path string) (fleet.VMFirstBoot, bool) {
+func ParsePath(path string) (fleet.VMFirstBoot, bool) {
 	m := fileForm.FindStringSubmatch(filepath.Base(path))
 	if m == nil || !idForm.MatchString(filepath.Base(filepath.Dir(path))) {
 		return fleet.VMFirstBoot{}, false
@@ -76,7 +76,7 @@ func Of(path string) (fleet.VMFirstBoot, bool) {
 }
 
 // Have reports whether a version of the VM's first-boot data exists and is complete.
-func (s Store) Have(id fleet.VMID, of fleet.VMFirstBoot) (bool, error) {
+func (s Store) Exists(id fleet.VMID, of fleet.VMFirstBoot) (bool, error) {
 	path, err := s.Path(id, of)
 	if err != nil {
 		return false, err
@@ -93,7 +93,7 @@ func (s Store) Have(id fleet.VMID, of fleet.VMFirstBoot) (bool, error) {
 
 // Make writes files as a version of the VM's first-boot data. The file gets its name only once it is synced; an error
 // leaves no file.
-func (s Store) Make(id fleet.VMID, of fleet.VMFirstBoot, files map[string][]byte) (err error) {
+func (s Store) Write(id fleet.VMID, of fleet.VMFirstBoot, files map[string][]byte) (err error) {
 	path, err := s.Path(id, of)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (s Store) Make(id fleet.VMID, of fleet.VMFirstBoot, files map[string][]byte
 			return err
 		}
 	}
-	temp := path + partial
+	temp := path + partialSuffix
 	if err := os.RemoveAll(temp); err != nil { // left by an interrupted attempt
 		return err
 	}
@@ -129,7 +129,7 @@ func (s Store) Make(id fleet.VMID, of fleet.VMFirstBoot, files map[string][]byte
 	if of.Kind == fleet.Ignition {
 		_, err = f.Write(files["config.ign"])
 	} else {
-		err = writeDisc(f, path+working, label(of.Kind), files)
+		err = writeDisc(f, path+workSuffix, label(of.Kind), files)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -145,8 +145,8 @@ func checkFiles(of fleet.VMFirstBoot, files map[string][]byte) error {
 		}
 		all += len(data)
 	}
-	if len(files) == 0 || len(files) > 8 || all > most || of.Kind == fleet.Ignition && len(files["config.ign"]) == 0 {
-		return fmt.Errorf("the portal sent first-boot data that is empty or larger than %d KiB", most>>10)
+	if len(files) == 0 || len(files) > 8 || all > maxBytes || of.Kind == fleet.Ignition && len(files["config.ign"]) == 0 {
+		return fmt.Errorf("the portal sent first-boot data that is empty or larger than %d KiB", maxBytes>>10)
 	}
 	return nil
 }
@@ -179,8 +179,8 @@ func writeDisc(f *os.File, work, label string, files map[string][]byte) (err err
 }
 
 // Keep deletes the VM's first-boot files except those at paths. If nothing is left, it also deletes the VM's directory.
-func (s Store) Keep(id fleet.VMID, paths ...string) error {
-	dir, err := s.of(id)
+func (s Store) RemoveExcept(id fleet.VMID, paths ...string) error {
+	dir, err := s.dirOf(id)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (s Store) Keep(id fleet.VMID, paths ...string) error {
 			kept = true
 			continue
 		}
-		if !fileForm.MatchString(strings.TrimSuffix(strings.TrimSuffix(e.Name(), partial), working)) {
+		if !fileForm.MatchString(strings.TrimSuffix(strings.TrimSuffix(e.Name(), partialSuffix), workSuffix)) {
 			kept = true // Quantix has not written this file
 			continue
 		}

@@ -59,7 +59,7 @@ func TestDiscContainsFilesByName(t *testing.T) {
 		for name, text := range want.files {
 			files[name] = []byte(text)
 		}
-		if err := s.Make(vm, of, files); err != nil {
+		if err := s.Write(vm, of, files); err != nil {
 			t.Fatal(err)
 		}
 		path, err := s.Path(vm, of)
@@ -73,7 +73,7 @@ func TestDiscContainsFilesByName(t *testing.T) {
 		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 			t.Errorf("%s: its mode is %v, %v", kind, info, err)
 		}
-		if back, ok := seed.Of(path); !ok || back != of {
+		if back, ok := seed.ParsePath(path); !ok || back != of {
 			t.Errorf("%s is the path of %v, %v", path, back, ok)
 		}
 		if all, err := os.ReadDir(filepath.Dir(path)); err != nil || len(all) != 1 {
@@ -86,7 +86,7 @@ func TestIgnitionIsPlainFile(t *testing.T) {
 	t.Parallel()
 	s := seed.Store{Dir: t.TempDir()}
 	of := fleet.VMFirstBoot{Kind: fleet.Ignition, Number: 1}
-	if err := s.Make(vm, of, map[string][]byte{"config.ign": []byte("{}")}); err != nil {
+	if err := s.Write(vm, of, map[string][]byte{"config.ign": []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 	path, _ := s.Path(vm, of)
@@ -109,27 +109,27 @@ func TestInterruptedSeedIsRecreatedAndUnusedRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if have, err := s.Have(vm, one); have || err != nil {
+	if have, err := s.Exists(vm, one); have || err != nil {
 		t.Errorf("an interrupted file counts as complete: %v", err)
 	}
 	files := map[string][]byte{"meta-data": []byte("a"), "user-data": []byte("b")}
 	for _, of := range []fleet.VMFirstBoot{one, two} {
-		if err := s.Make(vm, of, files); err != nil {
+		if err := s.Write(vm, of, files); err != nil {
 			t.Fatal(err)
 		}
-		if have, err := s.Have(vm, of); !have || err != nil {
+		if have, err := s.Exists(vm, of); !have || err != nil {
 			t.Errorf("%v is not there: %v", of, err)
 		}
 	}
 	next, _ := s.Path(vm, two)
-	if err := s.Keep(vm, next); err != nil {
+	if err := s.RemoveExcept(vm, next); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 || all[0].Name() != filepath.Base(next) {
 		t.Errorf("after the deletion of all but the second there is %v, %v", all, err)
 	}
 	for range 2 {
-		if err := s.Keep(vm); err != nil {
+		if err := s.RemoveExcept(vm); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -149,7 +149,7 @@ func TestOtherFilesStayInSeedDirectory(t *testing.T) {
 	if err := os.WriteFile(other, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Keep(vm); err != nil {
+	if err := s.RemoveExcept(vm); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(other); err != nil {
@@ -163,14 +163,14 @@ func TestNamesCannotEscapeDirectory(t *testing.T) {
 	good := map[string][]byte{"user-data": []byte("a")}
 	of := fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}
 	for what, err := range map[string]error{
-		"an id that is a path":  s.Make("../../etc", of, good),
-		"no id":                 s.Keep(""),
-		"an unknown kind":       s.Make(vm, fleet.VMFirstBoot{Kind: "../x", Number: 1}, good),
-		"no number":             s.Make(vm, fleet.VMFirstBoot{Kind: fleet.CloudInit}, good),
-		"a file that is a path": s.Make(vm, of, map[string][]byte{"../user-data": nil}),
-		"a hidden file":         s.Make(vm, of, map[string][]byte{".x": nil}),
-		"no file":               s.Make(vm, of, nil),
-		"too much":              s.Make(vm, of, map[string][]byte{"user-data": make([]byte, 2<<20)}),
+		"an id that is a path":  s.Write("../../etc", of, good),
+		"no id":                 s.RemoveExcept(""),
+		"an unknown kind":       s.Write(vm, fleet.VMFirstBoot{Kind: "../x", Number: 1}, good),
+		"no number":             s.Write(vm, fleet.VMFirstBoot{Kind: fleet.CloudInit}, good),
+		"a file that is a path": s.Write(vm, of, map[string][]byte{"../user-data": nil}),
+		"a hidden file":         s.Write(vm, of, map[string][]byte{".x": nil}),
+		"no file":               s.Write(vm, of, nil),
+		"too much":              s.Write(vm, of, map[string][]byte{"user-data": make([]byte, 2<<20)}),
 	} {
 		if err == nil {
 			t.Errorf("%s is taken", what)

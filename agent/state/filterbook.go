@@ -18,12 +18,12 @@ const filterBookFile = "filters.json"
 type FilterBook struct {
 	path string // empty: only in memory
 	mu   sync.Mutex
-	kept map[string]string // digest by filter name
+	digests map[string]string // digest by filter name
 }
 
 // OpenFilterBook reads the filter book of an agent's directory. With an empty dir the book exists in memory only.
 func OpenFilterBook(dir string) (*FilterBook, error) {
-	b := &FilterBook{kept: map[string]string{}}
+	b := &FilterBook{digests: map[string]string{}}
 	if dir == "" {
 		return b, nil
 	}
@@ -34,7 +34,7 @@ func OpenFilterBook(dir string) (*FilterBook, error) {
 	case err != nil:
 		return nil, err
 	default:
-		if err := json.Unmarshal(data, &b.kept); err != nil {
+		if err := json.Unmarshal(data, &b.digests); err != nil {
 			return nil, fmt.Errorf("read %s: %w; remove the file to start without it", b.path, err)
 		}
 	}
@@ -45,28 +45,28 @@ func OpenFilterBook(dir string) (*FilterBook, error) {
 func (b *FilterBook) All() map[string]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return maps.Clone(b.kept)
+	return maps.Clone(b.digests)
 }
 
 // Of returns a filter's digest; empty: there is no record.
-func (b *FilterBook) Of(name string) string {
+func (b *FilterBook) Digest(name string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.kept[name]
+	return b.digests[name]
 }
 
 // Put records a filter's digest; an empty digest deletes the record. Put writes the file only after a change.
 func (b *FilterBook) Put(name, digest string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.kept[name] == digest {
+	if b.digests[name] == digest {
 		return nil
 	}
-	next := maps.Clone(b.kept)
+	next := maps.Clone(b.digests)
 	if next[name] = digest; digest == "" {
 		delete(next, name)
 	}
-	b.kept = next // even if the file cannot be written
+	b.digests = next // even if the file cannot be written
 	if b.path == "" {
 		return nil
 	}

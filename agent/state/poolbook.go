@@ -23,12 +23,12 @@ type PoolBook struct {
 	path string // empty: only in memory
 	boot string
 	mu   sync.Mutex
-	kept map[string]pooldir.RecordedPool // by name
+	records map[string]pooldir.RecordedPool // by name
 }
 
 // OpenPoolBook reads the pool book of an agent's directory. With an empty dir the book exists in memory only.
 func OpenPoolBook(dir string) (*PoolBook, error) {
-	b := &PoolBook{kept: map[string]pooldir.RecordedPool{}}
+	b := &PoolBook{records: map[string]pooldir.RecordedPool{}}
 	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 		b.boot = strings.TrimSpace(string(boot))
 	}
@@ -42,7 +42,7 @@ func OpenPoolBook(dir string) (*PoolBook, error) {
 	case err != nil:
 		return nil, err
 	default:
-		if err := json.Unmarshal(data, &b.kept); err != nil {
+		if err := json.Unmarshal(data, &b.records); err != nil {
 			return nil, fmt.Errorf("read %s: %w; remove the file to start without it", b.path, err)
 		}
 	}
@@ -53,8 +53,8 @@ func OpenPoolBook(dir string) (*PoolBook, error) {
 func (b *PoolBook) Boot() string { return b.boot }
 
 // Of returns the record of the pool. A record of another pool with the same name is not returned.
-func (b *PoolBook) Of(p fleet.Pool) (pooldir.RecordedPool, bool) {
-	k, ok := b.Named(p.Name)
+func (b *PoolBook) Record(p fleet.Pool) (pooldir.RecordedPool, bool) {
+	k, ok := b.RecordNamed(p.Name)
 	if !ok || k.ID != p.ID {
 		return pooldir.RecordedPool{}, false
 	}
@@ -62,18 +62,18 @@ func (b *PoolBook) Of(p fleet.Pool) (pooldir.RecordedPool, bool) {
 }
 
 // Named returns the record of the pool with that name.
-func (b *PoolBook) Named(name string) (pooldir.RecordedPool, bool) {
+func (b *PoolBook) RecordNamed(name string) (pooldir.RecordedPool, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k, ok := b.kept[name]
+	k, ok := b.records[name]
 	return k, ok
 }
 
 // Holding returns the record of the file pool whose directory contains path, and that directory.
-func (b *PoolBook) Holding(path string) (dir string, of pooldir.RecordedPool, ok bool) {
+func (b *PoolBook) RecordContaining(path string) (dir string, of pooldir.RecordedPool, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, k := range b.kept {
+	for _, k := range b.records {
 		if k.Path != "" && strings.HasPrefix(path, strings.TrimSuffix(k.Path, "/")+"/") && len(k.Path) > len(dir) {
 			dir, of, ok = k.Path, k, true
 		}
@@ -85,11 +85,11 @@ func (b *PoolBook) Holding(path string) (dir string, of pooldir.RecordedPool, ok
 func (b *PoolBook) Put(name string, k pooldir.RecordedPool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	old, ok := b.kept[name]
+	old, ok := b.records[name]
 	if ok && old.Equal(k) {
 		return nil
 	}
-	next := maps.Clone(b.kept)
+	next := maps.Clone(b.records)
 	next[name] = k
 	return b.save(next)
 }
@@ -98,17 +98,17 @@ func (b *PoolBook) Put(name string, k pooldir.RecordedPool) error {
 func (b *PoolBook) Forget(name string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, ok := b.kept[name]; !ok {
+	if _, ok := b.records[name]; !ok {
 		return nil
 	}
-	next := maps.Clone(b.kept)
+	next := maps.Clone(b.records)
 	delete(next, name)
 	return b.save(next)
 }
 
 // save writes the records. The new records stay in memory even if the file cannot be written.
 func (b *PoolBook) save(next map[string]pooldir.RecordedPool) error {
-	b.kept = next
+	b.records = next
 	if b.path == "" {
 		return nil
 	}

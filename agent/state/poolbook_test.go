@@ -26,16 +26,16 @@ func TestPoolBookSurvivesRestart(t *testing.T) {
 	if err := book().Put("fast", kept); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := book().Of(fleet.Pool{ID: mine, Name: "fast"}); !ok || !got.Equal(kept) {
+	if got, ok := book().Record(fleet.Pool{ID: mine, Name: "fast"}); !ok || !got.Equal(kept) {
 		t.Errorf("the record is %+v, %v", got, ok)
 	}
-	if got, ok := book().Of(fleet.Pool{ID: theirs, Name: "fast"}); ok || !got.Equal(pooldir.RecordedPool{}) {
+	if got, ok := book().Record(fleet.Pool{ID: theirs, Name: "fast"}); ok || !got.Equal(pooldir.RecordedPool{}) {
 		t.Errorf("the record of another pool with that name is %+v, %v", got, ok)
 	}
 	if err := book().Forget("fast"); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := book().Named("fast"); ok {
+	if _, ok := book().RecordNamed("fast"); ok {
 		t.Error("the record was not deleted")
 	}
 	if err := os.WriteFile(filepath.Join(dir, PoolBookFile), []byte("{"), 0o600); err != nil {

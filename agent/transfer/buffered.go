@@ -19,7 +19,7 @@ type bufferedConn struct {
 
 	mu      sync.Mutex // TLS also writes during its close
 	out     *bufio.Writer
-	gathers bool
+	coalescing bool
 }
 
 // enableBuffers enables buffering. It must be called while nobody reads or writes.
@@ -46,16 +46,16 @@ func (w *bufferedConn) Write(p []byte) (int, error) {
 		return w.Conn.Write(p)
 	}
 	n, err := w.out.Write(p)
-	if err == nil && !w.gathers {
+	if err == nil && !w.coalescing {
 		err = w.out.Flush()
 	}
 	return n, err
 }
 
-func (w *bufferedConn) gather(on bool) error {
+func (w *bufferedConn) setCoalescing(on bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.gathers = on
+	w.coalescing = on
 	if on || w.out == nil {
 		return nil
 	}
@@ -68,18 +68,18 @@ func coalesce(conn net.Conn, do func() error) error {
 	if !ok {
 		return do()
 	}
-	if err := below.gather(true); err != nil {
+	if err := below.setCoalescing(true); err != nil {
 		return err
 	}
 	err := do()
-	if flushed := below.gather(false); err == nil {
+	if flushed := below.setCoalescing(false); err == nil {
 		err = flushed
 	}
 	return err
 }
 
 // buffered enables buffering on the admitted peer's connection.
-func buffered(conn *tls.Conn) net.Conn {
+func enableBuffering(conn *tls.Conn) net.Conn {
 	if below, ok := conn.NetConn().(*bufferedConn); ok {
 		below.enableBuffers()
 	}

@@ -29,7 +29,7 @@ func Copy(ctx context.Context, dst, src *os.File, size int64, rate *Rate, meter 
 	err := eachExtent(ctx, src, size, func(at int64, block []byte, n int64) error {
 		if block == nil {
 			meter.Add(n)
-			return zeros(ctx, sum, n)
+			return addZeros(ctx, sum, n)
 		}
 		if err := rate.Take(ctx, len(block)); err != nil {
 			return err
@@ -72,12 +72,12 @@ func sumOf(ctx context.Context, f *os.File, size int64, meter *Meter) (Sum, erro
 	if info.Size() != size {
 		return Sum{}, fmt.Errorf("the file has %d bytes, not %d", info.Size(), size)
 	}
-	forget(f)
+	dropPageCache(f)
 	sum := sha256.New()
 	err = eachExtent(ctx, f, size, func(_ int64, block []byte, n int64) error {
 		meter.Add(n)
 		if block == nil {
-			return zeros(ctx, sum, n)
+			return addZeros(ctx, sum, n)
 		}
 		sum.Write(block)
 		return nil
@@ -117,16 +117,16 @@ func eachExtent(ctx context.Context, f *os.File, size int64, do func(at int64, b
 	return nil
 }
 
-var nothing [64 << 10]byte
+var zeroBlock [64 << 10]byte
 
 // zeros adds n zeros to the sum.
-func zeros(ctx context.Context, sum hash.Hash, n int64) error {
+func addZeros(ctx context.Context, sum hash.Hash, n int64) error {
 	for n > 0 {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		k := min(n, int64(len(nothing)))
-		sum.Write(nothing[:k])
+		k := min(n, int64(len(zeroBlock)))
+		sum.Write(zeroBlock[:k])
 		n -= k
 	}
 	return context.Cause(ctx)

@@ -20,11 +20,11 @@ const (
 	maxConnections = 32               // all connections, including strangers'
 	handshakeTime  = 10 * time.Second // for the handshake and the ticket together
 	// FirstWord is how long a listener waits for its peer to connect.
-	FirstWord = time.Minute
+	PeerTimeout = time.Minute
 )
 
 // ErrNobody is wrapped by the error of a listener whose peer did not connect.
-var ErrNobody = errors.New("the other host did not connect")
+var ErrNoPeer = errors.New("the other host did not connect")
 
 // Listener is a port that is open for one transfer. It admits its peer once, with the transfer's ticket.
 type Listener struct {
@@ -49,7 +49,7 @@ func Open(own Self, peer Peer, ticketHash string, ports Ports) (*Listener, error
 type Ports struct{ First, Last int }
 
 // None allows no port.
-var None = Ports{-1, -1}
+var NoPorts = Ports{-1, -1}
 
 func (p Ports) listen() (ln net.Listener, err error) {
 	for port := p.First; port <= p.Last; port++ {
@@ -69,7 +69,7 @@ func (d *Listener) Close() { d.closed.Do(func() { d.ln.Close() }) }
 // Wait waits for the peer. Then it closes the listener, also after FirstWord or after too many connections of
 // strangers.
 func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, FirstWord, ErrNobody)
+	ctx, cancel := context.WithTimeoutCause(ctx, PeerTimeout, ErrNoPeer)
 	defer context.AfterFunc(ctx, d.Close)()
 	came := make(chan *Incoming)
 	ended := make(chan error, 1)
@@ -99,7 +99,7 @@ func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
 		}
 		d.Close()
 		visits.Wait()
-		ended <- fmt.Errorf("%w: %d others did", ErrNobody, maxConnections)
+		ended <- fmt.Errorf("%w: %d others did", ErrNoPeer, maxConnections)
 	}()
 	select {
 	case in := <-came:
@@ -117,7 +117,7 @@ func Admit(ctx context.Context, conn net.Conn, own Self, peer Peer, ticketHash s
 	within, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
 	defer context.AfterFunc(within, func() { conn.Close() })()
-	secure := tls.Server(&bufferedConn{Conn: conn}, settings(own, peer))
+	secure := tls.Server(&bufferedConn{Conn: conn}, tlsConfig(own, peer))
 	if err := secure.HandshakeContext(within); err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -133,11 +133,11 @@ func Admit(ctx context.Context, conn net.Conn, own Self, peer Peer, ticketHash s
 		_ = conn.Close()
 		return nil, fmt.Errorf("%w: the ticket is another one", ErrStranger)
 	}
-	if _, err := secure.Write([]byte{admitted}); err != nil {
+	if _, err := secure.Write([]byte{ticketAccepted}); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	return &Incoming{conn: buffered(secure)}, nil
+	return &Incoming{conn: enableBuffering(secure)}, nil
 }
 
 // Dial connects to the peer at the first address where the peer accepts the ticket. It tries all addresses in parallel,
@@ -152,7 +152,7 @@ func Dial(ctx context.Context, addresses []string, own Self, peer Peer, ticket T
 	each := make(chan met)
 	for _, at := range addresses {
 		go func() {
-			conn, err := greet(ctx, at, own, peer)
+			conn, err := dialPeer(ctx, at, own, peer)
 			select {
 			case each <- met{conn, err}:
 			case <-ctx.Done():
@@ -166,7 +166,7 @@ func Dial(ctx context.Context, addresses []string, own Self, peer Peer, ticket T
 	for range addresses {
 		m := <-each
 		if m.err == nil {
-			return enter(m.conn, ticket)
+			return presentTicket(m.conn, ticket)
 		}
 		errs = append(errs, m.err)
 	}
@@ -179,14 +179,14 @@ func Dial(ctx context.Context, addresses []string, own Self, peer Peer, ticket T
 // dialTime limits the attempt at one address.
 const dialTime = 3 * time.Second
 
-func greet(ctx context.Context, at string, own Self, peer Peer) (*tls.Conn, error) {
+func dialPeer(ctx context.Context, at string, own Self, peer Peer) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", at)
 	if err != nil {
 		return nil, err
 	}
-	secure := tls.Client(&bufferedConn{Conn: conn}, settings(own, peer))
+	secure := tls.Client(&bufferedConn{Conn: conn}, tlsConfig(own, peer))
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("%s: %w", at, err)
@@ -195,26 +195,26 @@ func greet(ctx context.Context, at string, own Self, peer Peer) (*tls.Conn, erro
 }
 
 // Enter presents the ticket to the receiver on an existing connection.
-func Enter(ctx context.Context, conn net.Conn, own Self, peer Peer, ticket Ticket) (*Outgoing, error) {
+func Connect(ctx context.Context, conn net.Conn, own Self, peer Peer, ticket Ticket) (*Outgoing, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	secure := tls.Client(&bufferedConn{Conn: conn}, settings(own, peer))
+	secure := tls.Client(&bufferedConn{Conn: conn}, tlsConfig(own, peer))
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	return enter(secure, ticket)
+	return presentTicket(secure, ticket)
 }
 
-func enter(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
+func presentTicket(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
 	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
 	var word [1]byte
 	_, err := conn.Write(ticket[:])
 	if err == nil {
 		_, err = io.ReadFull(conn, word[:])
 	}
-	if err == nil && word[0] != admitted {
+	if err == nil && word[0] != ticketAccepted {
 		err = errors.New("the answer is invalid")
 	}
 	if err != nil {
@@ -222,7 +222,7 @@ func enter(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
 		return nil, fmt.Errorf("the other host does not accept the ticket: %w", err)
 	}
 	_ = conn.SetDeadline(time.Time{})
-	return &Outgoing{conn: buffered(conn)}, nil
+	return &Outgoing{conn: enableBuffering(conn)}, nil
 }
 
 // Addresses returns this host's addresses with port, as other hosts reach it: without loopback and link-local

@@ -161,7 +161,7 @@ func TestListenerClosesAfterTooManyStrangers(t *testing.T) {
 		}
 		conn.Close()
 	}
-	if err := <-o.err; !errors.Is(err, transfer.ErrNobody) {
+	if err := <-o.err; !errors.Is(err, transfer.ErrNoPeer) {
 		t.Errorf("after 32 strangers: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -194,9 +194,9 @@ func take(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room in
 	size, err := in.Size()
 	var sum transfer.Sum
 	if err == nil {
-		sum, err = in.Into(ctx, dst, size, room, nil)
+		sum, err = in.Receive(ctx, dst, size, room, nil)
 	}
-	in.Busy()
+	in.SendBusy()
 	in.Answer(err)
 	return sum, err
 }

@@ -64,7 +64,7 @@ func (p Peer) check(ca *x509.CertPool, state tls.ConnectionState) error {
 
 // settings requires TLS 1.3 with certificates of both hosts. Hosts have no DNS names, so check verifies the key instead
 // of a name.
-func settings(own Self, peer Peer) *tls.Config {
+func tlsConfig(own Self, peer Peer) *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		Certificates:           []tls.Certificate{own.Certificate},

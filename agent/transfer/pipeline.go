@@ -25,7 +25,7 @@ type pipeline struct {
 	fail   chan struct{} // closed at the first error
 	err    error         // the first error; valid once fail or done is closed
 	hash   hash.Hash
-	over   bool
+	closed   bool
 	cancel context.CancelFunc
 }
 
@@ -54,7 +54,7 @@ func newPipeline(ctx context.Context, dst Sink) *pipeline {
 func (p *pipeline) hashAll(ctx context.Context) {
 	defer close(p.writes)
 	for x := range p.hashes {
-		_ = zeros(ctx, p.hash, x.hole) // zeros fails only if the sum is no longer needed
+		_ = addZeros(ctx, p.hash, x.hole) // zeros fails only if the sum is no longer needed
 		p.hash.Write(x.block)
 		p.writes <- x
 	}
@@ -96,14 +96,14 @@ func (p *pipeline) block(n int64) ([]byte, error) {
 func (p *pipeline) put(x piece) { p.hashes <- x }
 
 // end skips unhashed holes and waits until all writes have ended. After finish it does nothing.
-func (p *pipeline) end() {
+func (p *pipeline) abandon() {
 	p.cancel()
 	p.close()
 }
 
 func (p *pipeline) close() {
-	if !p.over {
-		p.over = true
+	if !p.closed {
+		p.closed = true
 		close(p.hashes)
 	}
 	<-p.done

@@ -55,7 +55,7 @@ type Meter struct {
 	done       int64
 	began      time.Time
 	reportedAt time.Time
-	was        int64 // done at the last report
+	lastDone        int64 // done at the last report
 	rate       int64
 }
 
@@ -77,8 +77,8 @@ func (m *Meter) Add(n int64) {
 		m.mu.Unlock()
 		return
 	}
-	m.rate = int64(float64(m.done-m.was) / since.Seconds())
-	m.reportedAt, m.was = now, m.done
+	m.rate = int64(float64(m.done-m.lastDone) / since.Seconds())
+	m.reportedAt, m.lastDone = now, m.done
 	done, rate := m.done, m.rate
 	m.mu.Unlock()
 	m.Report(done, m.Total, rate)

@@ -18,15 +18,15 @@ import (
 // length, and at the end a piece of length zero. Bytes between pieces are holes. The receiver answers once. TLS
 // protects the data, so only the receiver computes the sum.
 const (
-	admitted = 0x51 // the ticket was accepted
+	ticketAccepted = 0x51 // the ticket was accepted
 
-	isComplete = 0 // answer: the file is complete and correct
-	isWrong    = 1 // answer: the transfer failed; an error text follows
-	isBusy     = 2 // answer: the receiver is still checking
+	answerComplete = 0 // answer: the file is complete and correct
+	answerFailed    = 1 // answer: the transfer failed; an error text follows
+	answerBusy     = 2 // answer: the receiver is still checking
 
 	headBytes = 12
 	maxWords  = 1000
-	silence   = 90 * time.Second // longest time without a byte
+	silenceTimeout   = 90 * time.Second // longest time without a byte
 
 	drainTime = 3 * time.Second // time for a sender to read the refusal
 )
@@ -116,7 +116,7 @@ func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces
 	case refused != nil:
 		return refused
 	case err == nil:
-		_ = o.conn.SetReadDeadline(time.Now().Add(silence))
+		_ = o.conn.SetReadDeadline(time.Now().Add(silenceTimeout))
 		return <-answers
 	case !errors.Is(err, ErrLost):
 		return err
@@ -133,7 +133,7 @@ func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces
 var errEarly = errors.New("the other host answers before it has received the whole file")
 
 func (o *Outgoing) write(p []byte) error {
-	_ = o.conn.SetWriteDeadline(time.Now().Add(silence))
+	_ = o.conn.SetWriteDeadline(time.Now().Add(silenceTimeout))
 	if _, err := o.conn.Write(p); err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
@@ -152,12 +152,12 @@ func (o *Outgoing) answer() error {
 			return fmt.Errorf("%w: %w", ErrLost, err)
 		}
 		switch head[0] {
-		case isComplete:
+		case answerComplete:
 			return nil
-		case isWrong:
+		case answerFailed:
 			return fmt.Errorf("the other host reports: %s", words)
 		}
-		_ = o.conn.SetReadDeadline(time.Now().Add(silence))
+		_ = o.conn.SetReadDeadline(time.Now().Add(silenceTimeout))
 	}
 }
 
@@ -185,7 +185,7 @@ func (in *Incoming) Size() (int64, error) {
 }
 
 func (in *Incoming) read(p []byte) error {
-	_ = in.conn.SetReadDeadline(time.Now().Add(silence))
+	_ = in.conn.SetReadDeadline(time.Now().Add(silenceTimeout))
 	if _, err := io.ReadFull(in.conn, p); err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
@@ -194,18 +194,18 @@ func (in *Incoming) read(p []byte) error {
 
 // Into writes the received file of that size into dst, which must be empty. It returns the sum of the bytes, holes as
 // zeros. room limits the received data in bytes. When Into returns, the data is synced to the storage.
-func (in *Incoming) Into(ctx context.Context, dst Sink, size, room int64, meter *Meter) (Sum, error) {
+func (in *Incoming) Receive(ctx context.Context, dst Sink, size, room int64, meter *Meter) (Sum, error) {
 	stop := context.AfterFunc(ctx, in.Close)
-	sum, err := in.into(ctx, dst, size, room, meter)
+	sum, err := in.receive(ctx, dst, size, room, meter)
 	if !stop() {
 		err = context.Cause(ctx)
 	}
 	return sum, err
 }
 
-func (in *Incoming) into(ctx context.Context, dst Sink, size, room int64, meter *Meter) (Sum, error) {
+func (in *Incoming) receive(ctx context.Context, dst Sink, size, room int64, meter *Meter) (Sum, error) {
 	p := newPipeline(ctx, dst)
-	defer p.end()
+	defer p.abandon()
 	var head [headBytes]byte
 	for next := int64(0); ; {
 		if err := in.read(head[:]); err != nil {
@@ -246,16 +246,16 @@ func (in *Incoming) into(ctx context.Context, dst Sink, size, room int64, meter 
 }
 
 // Busy notifies the sender that the file is still being checked.
-func (in *Incoming) Busy() { _ = in.reply(isBusy, "") }
+func (in *Incoming) SendBusy() { _ = in.reply(answerBusy, "") }
 
 // Answer sends the result to the sender and closes the connection.
 func (in *Incoming) Answer(err error) {
 	defer in.Close()
 	if err == nil {
-		_ = in.reply(isComplete, "")
+		_ = in.reply(answerComplete, "")
 		return
 	}
-	if in.reply(isWrong, err.Error()) == nil {
+	if in.reply(answerFailed, err.Error()) == nil {
 		in.drain()
 	}
 }

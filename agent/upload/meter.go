@@ -8,17 +8,17 @@ type meter struct {
 	report func(done, total, rate int64)
 	began  int64 // bytes present when the connection began
 	opened time.Time
-	said   time.Time
+	reportedAt   time.Time
 }
 
 func (m *meter) begin(done int64) { m.began, m.opened = done, time.Now() }
 
-func (m *meter) say(done int64) {
+func (m *meter) update(done int64) {
 	now := time.Now()
-	if now.Sub(m.said) < 500*time.Millisecond && done < m.total {
+	if now.Sub(m.reportedAt) < 500*time.Millisecond && done < m.total {
 		return
 	}
-	m.said = now
+	m.reportedAt = now
 	rate := int64(0)
 	if took := now.Sub(m.opened).Seconds(); !m.opened.IsZero() && took > 0.1 {
 		rate = int64(float64(done-m.began) / took)

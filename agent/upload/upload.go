@@ -14,7 +14,7 @@ import (
 )
 
 // farewellTime is how long the last connection may take to request its final answer.
-const farewellTime = 10 * time.Second
+const finalAnswerTimeout = 10 * time.Second
 
 // File is the destination of an upload. It receives the bytes in order.
 type File interface {
@@ -30,8 +30,8 @@ type File interface {
 // complete file is synced. It returns an error of the file at once, and ignores errors of connections.
 func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, to File, report func(done, total, rate int64)) error {
 	meter := &meter{total: total, report: report, began: to.Size()}
-	meter.say(to.Size())
-	var now *visit
+	meter.update(to.Size())
+	var now *uploadConn
 	defer func() {
 		if now != nil {
 			now.close()
@@ -40,7 +40,7 @@ func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, 
 	for {
 		var left <-chan struct{}
 		if now != nil {
-			left = now.left
+			left = now.released
 		} else if to.Size() == total {
 			return to.Keep()
 		}
@@ -55,7 +55,7 @@ func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, 
 					return now.fault
 				}
 			}
-			now = visitOf(conn, total, to, meter)
+			now = serveConn(conn, total, to, meter)
 		case <-left:
 			fault := now.fault
 			if now = nil; fault != nil {
@@ -66,18 +66,18 @@ func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, 
 }
 
 // visit is one connection. It owns the file until left is closed.
-type visit struct {
+type uploadConn struct {
 	conn  io.ReadWriteCloser
 	once  sync.Once
-	left  chan struct{}
+	released  chan struct{}
 	fault error // the file's error
 }
 
-func visitOf(conn io.ReadWriteCloser, total int64, to File, m *meter) *visit {
-	v := &visit{conn: conn, left: make(chan struct{})}
+func serveConn(conn io.ReadWriteCloser, total int64, to File, m *meter) *uploadConn {
+	v := &uploadConn{conn: conn, released: make(chan struct{})}
 	go func() {
-		defer close(v.left)
-		defer v.hangUp()
+		defer close(v.released)
+		defer v.closeConn()
 		v.fault = v.serve(total, to, m)
 		if v.fault != nil {
 			// the sender may still be connected
@@ -88,15 +88,15 @@ func visitOf(conn io.ReadWriteCloser, total int64, to File, m *meter) *visit {
 }
 
 // close ends the connection and waits until the file is released.
-func (v *visit) close() {
-	v.hangUp()
-	<-v.left
+func (v *uploadConn) close() {
+	v.closeConn()
+	<-v.released
 }
 
-func (v *visit) hangUp() { v.once.Do(func() { v.conn.Close() }) }
+func (v *uploadConn) closeConn() { v.once.Do(func() { v.conn.Close() }) }
 
 // serve writes the connection's data to the file, and returns the file's error. The end of the connection is no error.
-func (v *visit) serve(total int64, to File, m *meter) error {
+func (v *uploadConn) serve(total int64, to File, m *meter) error {
 	answer := func() (bool, error) {
 		if err := to.Keep(); err != nil {
 			return false, err
@@ -110,7 +110,7 @@ func (v *visit) serve(total int64, to File, m *meter) error {
 	piece := make([]byte, wire.MaxUploadPiece)
 	for {
 		if to.Size() == total { // complete: the sender only asks for the offset
-			defer time.AfterFunc(farewellTime, v.hangUp).Stop()
+			defer time.AfterFunc(finalAnswerTimeout, v.closeConn).Stop()
 		}
 		n, err := wire.ReadUploadHeader(v.conn)
 		switch {
@@ -132,7 +132,7 @@ func (v *visit) serve(total int64, to File, m *meter) error {
 			}
 			return fmt.Errorf("write the upload: %w", failed)
 		}
-		m.say(to.Size())
+		m.update(to.Size())
 		if err != nil {
 			return to.Keep()
 		}
@@ -140,6 +140,6 @@ func (v *visit) serve(total int64, to File, m *meter) error {
 }
 
 // Differs returns the error for an upload whose checksum is not the expected one.
-func Differs(algorithm, got, want string) error {
+func ChecksumMismatch(algorithm, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The upload's %s is %s, but %s was expected. The file is not the expected one, and nothing of it was kept.", algorithm, got, want)
 }

@@ -29,7 +29,7 @@ type Conn struct {
 
 	mu     sync.Mutex
 	closed bool
-	kept   io.Closer
+	value   io.Closer
 }
 
 // Read first returns the byte that was read from the connection while it was parked.
@@ -44,8 +44,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 // Close closes the connection and the value of Keep.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	kept := c.kept
-	c.closed, c.kept = true, nil
+	kept := c.value
+	c.closed, c.value = true, nil
 	c.mu.Unlock()
 	if kept != nil {
 		kept.Close()
@@ -54,18 +54,18 @@ func (c *Conn) Close() error {
 }
 
 // Kept returns the value of the last Keep; nil: there is none.
-func (c *Conn) Kept() io.Closer {
+func (c *Conn) Value() io.Closer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.kept
+	return c.value
 }
 
 // Keep stores a value of one request for later requests of the same connection. It closes the previous value now; the
 // new value is closed with the connection.
-func (c *Conn) Keep(k io.Closer) {
+func (c *Conn) SetValue(k io.Closer) {
 	c.mu.Lock()
-	old := c.kept
-	c.kept = k
+	old := c.value
+	c.value = k
 	if c.closed {
 		old = k
 	}
@@ -82,7 +82,7 @@ type Parked struct {
 	ahead    []byte        // start of the next request, if net/http has read it already
 	readable chan struct{} // closed when the agent has sent data or closed the connection
 	answered chan struct{}
-	gone     bool // the agent closed the connection; set before readable is closed
+	closedByAgent     bool // the agent closed the connection; set before readable is closed
 }
 
 // Park takes the connection of a request whose body was read from net/http. The answer is sent by Answer, possibly
@@ -101,14 +101,14 @@ func (c *Conn) Park(w http.Hijacker, confirm bool) (*Parked, error) {
 		err = p.write([]byte("HTTP/1.1 102 Processing\r\n\r\n"))
 	}
 	if err != nil {
-		p.end()
+		p.closeConn()
 		return nil, err
 	}
 	go p.wait()
 	return p, nil
 }
 
-func (p *Parked) end() { _ = p.conn.tls.Close() }
+func (p *Parked) closeConn() { _ = p.conn.tls.Close() }
 
 func (p *Parked) write(text []byte) error {
 	var c net.Conn = p.conn.tls
@@ -145,12 +145,12 @@ func setReadDeadline(c net.Conn, t time.Time) { _ = c.SetReadDeadline(t) }
 func (p *Parked) wait() {
 	if c := p.conn; len(p.ahead) == 0 {
 		n, _ := c.Conn.Read(c.ahead[:])
-		c.hasAhead, p.gone = n == 1, n == 0
+		c.hasAhead, p.closedByAgent = n == 1, n == 0
 	}
 	close(p.readable)
 	<-p.answered
-	if p.gone {
-		p.end()
+	if p.closedByAgent {
+		p.closeConn()
 		return
 	}
 	setReadDeadline(p.conn, time.Time{})
@@ -159,16 +159,16 @@ func (p *Parked) wait() {
 
 // ReadAnything returns a channel that is closed once the agent has sent its next request or closed the connection. Then
 // Answer must be called.
-func (p *Parked) ReadAnything() <-chan struct{} { return p.readable }
+func (p *Parked) AnswerDue() <-chan struct{} { return p.readable }
 
 // Life returns a context that ends when the listener is closed: then an answer is useless.
-func (p *Parked) Life() context.Context { return p.conn.listener.life }
+func (p *Parked) Context() context.Context { return p.conn.listener.ctx }
 
 // Answer sends the answer. It must be called once.
 func (p *Parked) Answer(a *http.Response) {
 	defer close(p.answered)
 	a.ProtoMajor, a.ProtoMinor = 1, 1
-	a.Close = p.conn.listener.life.Err() != nil
+	a.Close = p.conn.listener.ctx.Err() != nil
 	if a.Header == nil {
 		a.Header = http.Header{}
 	}
@@ -180,7 +180,7 @@ func (p *Parked) Answer(a *http.Response) {
 		err = p.write(text.Bytes())
 	}
 	if err != nil || a.Close {
-		p.end()
+		p.closeConn()
 	}
 }
 

@@ -15,8 +15,8 @@ type Listener struct {
 	inner net.Listener
 	conf  *tls.Config
 	ready chan accepted
-	life  context.Context // ends with Close
-	end   context.CancelFunc
+	ctx  context.Context // ends with Close
+	cancel   context.CancelFunc
 }
 
 type accepted struct {
@@ -27,13 +27,13 @@ type accepted struct {
 // Listen returns a listener that accepts TLS connections from inner.
 func Listen(inner net.Listener, conf *tls.Config) *Listener {
 	l := &Listener{inner: inner, conf: conf, ready: make(chan accepted)}
-	l.life, l.end = context.WithCancel(context.Background())
+	l.ctx, l.cancel = context.WithCancel(context.Background())
 	go l.acceptNew()
 	return l
 }
 
 func (l *Listener) acceptNew() {
-	for l.life.Err() == nil {
+	for l.ctx.Err() == nil {
 		raw, err := l.inner.Accept()
 		if err != nil {
 			l.push(accepted{err: err})
@@ -48,7 +48,7 @@ func (l *Listener) acceptNew() {
 func (l *Listener) push(a accepted) {
 	select {
 	case l.ready <- a:
-	case <-l.life.Done():
+	case <-l.ctx.Done():
 		if a.conn != nil {
 			a.conn.Close()
 		}
@@ -60,14 +60,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case a := <-l.ready:
 		return a.conn, a.err
-	case <-l.life.Done():
+	case <-l.ctx.Done():
 		return nil, net.ErrClosed
 	}
 }
 
 // Close closes the listener and all parked connections.
 func (l *Listener) Close() error {
-	l.end()
+	l.cancel()
 	return l.inner.Close()
 }
 

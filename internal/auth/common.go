@@ -10,7 +10,7 @@ import (
 var commonText string
 
 // common is the set of words in commonText, which most guessed passwords are based on.
-var common = func() map[string]bool {
+var commonSet = func() map[string]bool {
 	words := map[string]bool{}
 	for w := range strings.FieldsSeq(commonText) {
 		words[w] = true
@@ -20,12 +20,12 @@ var common = func() map[string]bool {
 
 // guessable returns why a password is easy to guess, as a clause, or "" if it is not. It ignores case, digits for
 // letters ("p4$$w0rd") and additions at the ends ("password2026!").
-func guessable(userName, password string) string {
+func guessableReason(userName, password string) string {
 	folded := strings.ToLower(password)
 	switch {
-	case repeated(folded):
+	case isRepetitive(folded):
 		return "repeats the same few characters"
-	case sequential(folded):
+	case isSequential(folded):
 		return "is a row of letters, digits or keyboard keys"
 	case strings.Trim(folded, "0123456789 .,:;-_/!?#+*") == "" && len(folded) < 20:
 		return "is a number, such as a date or a telephone number"
@@ -34,7 +34,7 @@ func guessable(userName, password string) string {
 		switch {
 		case letters == lettersOf(strings.ToLower(userName)):
 			return "is the user name with something added"
-		case commonWords(letters):
+		case isCommonWords(letters):
 			return "is one that attackers try first"
 		}
 	}
@@ -42,7 +42,7 @@ func guessable(userName, password string) string {
 }
 
 // repeated reports whether text has at most three different characters, or repeats one group of up to six characters.
-func repeated(text string) bool {
+func isRepetitive(text string) bool {
 	runes := []rune(text)
 	different := map[rune]bool{}
 	for _, r := range runes {
@@ -66,26 +66,26 @@ func repeated(text string) bool {
 }
 
 // rows are sequences of neighbouring keys on common keyboard layouts.
-var rows = []string{"1234567890", "qwertyuiop", "qwertzuiop", "azertyuiop", "asdfghjkl", "zxcvbnm", "yxcvbnm", "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik9ol0p", "q1w2e3r4t5y6u7i8o9p0"}
+var keyboardRows = []string{"1234567890", "qwertyuiop", "qwertzuiop", "azertyuiop", "asdfghjkl", "zxcvbnm", "yxcvbnm", "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik9ol0p", "q1w2e3r4t5y6u7i8o9p0"}
 
 // sequential reports whether at least four of five steps in text go to a neighbour in a keyboard row, the alphabet or
 // the digits, in either direction.
-func sequential(text string) bool {
+func isSequential(text string) bool {
 	runes := []rune(text)
 	steps := 0
 	for i := 1; i < len(runes); i++ {
-		if neighbours(runes[i-1], runes[i]) {
+		if areNeighbours(runes[i-1], runes[i]) {
 			steps++
 		}
 	}
 	return len(runes) > 1 && steps*5 >= (len(runes)-1)*4
 }
 
-func neighbours(a, b rune) bool {
+func areNeighbours(a, b rune) bool {
 	if d := b - a; d >= -1 && d <= 1 {
 		return true
 	}
-	for _, row := range rows {
+	for _, row := range keyboardRows {
 		i, j := strings.IndexRune(row, a), strings.IndexRune(row, b)
 		if i >= 0 && j >= 0 && (i-j == 1 || j-i == 1) {
 			return true
@@ -128,12 +128,12 @@ func lettersOf(text string) string {
 }
 
 // commonWords reports whether letters is one common word or two of them.
-func commonWords(letters string) bool {
-	if common[letters] {
+func isCommonWords(letters string) bool {
+	if commonSet[letters] {
 		return true
 	}
 	for i := range letters {
-		if common[letters[:i]] && (common[letters[i:]] || len(letters[i:]) < 3) {
+		if commonSet[letters[:i]] && (commonSet[letters[i:]] || len(letters[i:]) < 3) {
 			return true
 		}
 	}

@@ -25,7 +25,7 @@ const (
 	// lapse is how long after its expiry a certificate can still be renewed, because a portal or host may be down for
 	// longer than the lifetime of a certificate. Removing a host revokes its certificates at once, including expired
 	// ones.
-	lapse  = 30 * 24 * time.Hour
+	renewalGrace  = 30 * 24 * time.Hour
 	maxCSR = 16 << 10 // bytes
 )
 
@@ -76,7 +76,7 @@ func (a *Authority) verifyHost(state tls.ConnectionState) error {
 	if !slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageClientAuth) {
 		return errors.New("not a client's certificate")
 	}
-	if now := time.Now(); now.Before(cert.NotBefore) || now.After(cert.NotAfter.Add(lapse)) {
+	if now := time.Now(); now.Before(cert.NotBefore) || now.After(cert.NotAfter.Add(renewalGrace)) {
 		return fmt.Errorf("valid from %s to %s", cert.NotBefore, cert.NotAfter)
 	}
 	return nil
@@ -87,7 +87,7 @@ func (a *Authority) verifyHost(state tls.ConnectionState) error {
 func HostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostWithin(cert, 0) }
 
 // LapsedHostOf is HostOf for renewals: the certificate may have expired within the last 30 days.
-func LapsedHostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostWithin(cert, lapse) }
+func LapsedHostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostWithin(cert, renewalGrace) }
 
 func hostWithin(cert *x509.Certificate, grace time.Duration) (fleet.HostID, bool) {
 	if cert == nil || len(cert.URIs) != 1 || time.Now().After(cert.NotAfter.Add(grace)) {

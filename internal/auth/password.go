@@ -22,19 +22,19 @@ const (
 )
 
 // cost is the cost of argon2id: 19 MiB, two passes, one thread.
-var cost = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+var hashParams = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // dummyHash matches no password. A sign-in without an account is compared with it, so that it takes the same time.
 const dummyHash = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 // hashing limits the memory and CPU time that this process spends on passwords.
-var hashing = hasher{slots: make(chan struct{}, 2), wait: 5 * time.Second}
+var passwordHasher = hasher{slots: make(chan struct{}, 2), wait: 5 * time.Second}
 
 // HashPassword returns the argon2id hash of a password. Two computations run at once. A caller that waits longer than 5
 // s gets TooMany.
 func HashPassword(ctx context.Context, password string) (hash string, err error) {
-	err = hashing.do(ctx, func() error {
-		hash, err = argon2id.CreateHash(password, cost)
+	err = passwordHasher.do(ctx, func() error {
+		hash, err = argon2id.CreateHash(password, hashParams)
 		return err
 	})
 	return hash, err
@@ -46,7 +46,7 @@ func VerifyPassword(ctx context.Context, password, hash string) (same bool, err 
 	if hash == "" {
 		hash = dummyHash
 	}
-	err = hashing.do(ctx, func() error {
+	err = passwordHasher.do(ctx, func() error {
 		same, err = argon2id.ComparePasswordAndHash(password, hash)
 		return err
 	})
@@ -64,7 +64,7 @@ func CheckPassword(c *fleet.Checks, field, userName, password string) {
 	case strings.EqualFold(password, userName):
 		c.Add(field, "The password must not be the user name. Choose another password.")
 	default:
-		if why := guessable(userName, password); why != "" {
+		if why := guessableReason(userName, password); why != "" {
 			c.Add(field, "This password is too easy to guess: it %s. Choose another password, such as a few words that do not belong together.", why)
 		}
 	}
@@ -82,13 +82,13 @@ func NewPassword() string {
 		if i > 0 && i%size == 0 {
 			b.WriteByte('-')
 		}
-		b.WriteByte(oneTimeAlphabet[below(len(oneTimeAlphabet))])
+		b.WriteByte(oneTimeAlphabet[randomBelow(len(oneTimeAlphabet))])
 	}
 	return b.String()
 }
 
 // below returns a uniform random number from 0 to n-1, n ≤ 256.
-func below(n int) int {
+func randomBelow(n int) int {
 	limit := 256 - 256%n
 	var b [1]byte
 	for {

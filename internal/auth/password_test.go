@@ -34,7 +34,7 @@ func TestMissingAccountTakesSameHashingTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *params != *cost || len(salt) != int(cost.SaltLength) || len(key) != int(cost.KeyLength) {
+	if *params != *hashParams || len(salt) != int(hashParams.SaltLength) || len(key) != int(hashParams.KeyLength) {
 		t.Fatalf("the dummy hash has the parameters %+v", *params)
 	}
 	if same, err := VerifyPassword(t.Context(), "anything", ""); err != nil || same {

@@ -11,7 +11,7 @@ import (
 // Seal encrypts text with a key derived from the secret, which must have 256 random bits. Unseal requires the same
 // label.
 func Seal(secret, label string, text []byte) ([]byte, error) {
-	box, err := boxOf(secret, label)
+	box, err := newCipher(secret, label)
 	if err != nil {
 		return nil, err
 	}
@@ -20,7 +20,7 @@ func Seal(secret, label string, text []byte) ([]byte, error) {
 
 // Unseal decrypts the result of Seal. ok is false for another secret or label.
 func Unseal(secret, label string, sealed []byte) ([]byte, bool) {
-	box, err := boxOf(secret, label)
+	box, err := newCipher(secret, label)
 	if err != nil {
 		return nil, false
 	}
@@ -29,7 +29,7 @@ func Unseal(secret, label string, sealed []byte) ([]byte, bool) {
 }
 
 // boxOf returns the cipher for a secret and label. It prepends a random nonce to its output.
-func boxOf(secret, label string) (cipher.AEAD, error) {
+func newCipher(secret, label string) (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, []byte(secret), nil, "quantix seal "+label, 32)
 	if err != nil {
 		return nil, fmt.Errorf("derive the seal's key: %w", err)

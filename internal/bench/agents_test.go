@@ -31,17 +31,17 @@ const (
 // BenchmarkAgents measures the delivery of jobs to agents: a real portal process, a PostgreSQL that flushes to disk,
 // agents over mutual TLS with all their connections, and VM jobs that carry specs and return status.
 func BenchmarkAgents(b *testing.B) {
-	r := rigOn(b, fleet10kURL(b))
+	r := newRigOn(b, fleet10kURL(b))
 	p := startPortal(b, r)
 	certs := newHostCerts(b, r.control)
 	flushCommits(b, r.pool, false) // the setup of sessions is not measured
-	few := p.call(b, certs, 1, fewAgents)
+	few := p.openSessions(b, certs, 1, fewAgents)
 	ctx, stop := context.WithCancel(b.Context())
 	got := make(chan fleet.HostID, manyJobs)
 	var working sync.WaitGroup
 	defer working.Wait()
 	defer stop()
-	park := func(callers []*caller, all int) { // in batches: both ends of each handshake run on these cores
+	park := func(callers []*agentCaller, all int) { // in batches: both ends of each handshake run on these cores
 		for i, c := range callers {
 			working.Go(func() { c.work(ctx, b, got) })
 			if here := all - len(callers) + i + 1; here%parkBatch == 0 {
@@ -54,17 +54,17 @@ func BenchmarkAgents(b *testing.B) {
 	flushCommits(b, r.pool, true)
 	for range b.N {
 		raw := rawNotify(b, r)
-		took, alone := intentLatency(b, r, few, got)
-		goals.Intent.Tell(b, took.at(0.99) <= 4*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.to(raw))
+		took, alone := measureIntentLatency(b, r, few, got)
+		goals.Intent.Record(b, took.percentile(0.99) <= 4*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.ratioTo(raw))
 		flushCommits(b, r.pool, false)
-		all := slices.Concat(few, p.call(b, certs, fewAgents+1, allAgents))
+		all := slices.Concat(few, p.openSessions(b, certs, fewAgents+1, allAgents))
 		park(all[fewAgents:], allAgents)
 		flushCommits(b, r.pool, true)
 		raw = rawNotify(b, r)
-		took, alone = intentLatency(b, r, all, got)
-		goals.IntentAll.Tell(b, took.at(0.99) <= 8*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.to(raw))
-		massJobs(b, r, p, got)
-		throughput(b, r, p, got)
+		took, alone = measureIntentLatency(b, r, all, got)
+		goals.IntentAll.Record(b, took.percentile(0.99) <= 8*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.ratioTo(raw))
+		measureMassJobs(b, r, p, got)
+		measureThroughput(b, r, p, got)
 		break // agents are parked only once
 	}
 }
@@ -83,7 +83,7 @@ func fleet10kURL(b *testing.B) string {
 // intentLatency measures the time from an intent's SQL statement, including its commit, until the host's agent has the
 // job, at a warm portal. For took the intents follow one another while earlier results are still in flight. For alone
 // each intent waits for the end of the one before.
-func intentLatency(b *testing.B, r *rig, callers []*caller, got chan fleet.HostID) (took, alone durations) {
+func measureIntentLatency(b *testing.B, r *rig, callers []*agentCaller, got chan fleet.HostID) (took, alone durations) {
 	b.Helper()
 	one := func() time.Duration {
 		c := callers[rand.IntN(len(callers))]
@@ -114,7 +114,7 @@ func intentLatency(b *testing.B, r *rig, callers []*caller, got chan fleet.HostI
 
 // massJobs measures a job for each parked agent at once. The reference is the time that bare net/http takes for two
 // requests of each agent.
-func massJobs(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
+func measureMassJobs(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	b.Helper()
 	var begun, ended durations
 	for range massSamples {
@@ -129,12 +129,12 @@ func massJobs(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 		ended = append(ended, time.Since(began))
 	}
 	bare := bareRequests(b, 2*allAgents)
-	goals.Mass.Tell(b, fmt.Sprintf("begun %.2f s, ended %.2f s", begun.at(0.5).Seconds(), ended.at(0.5).Seconds()),
-		fmt.Sprintf("net/http alone, two requests per job, no TLS: %.2f s", bare.Seconds()), ended.at(0.5).Seconds()/bare.Seconds())
+	goals.Mass.Record(b, fmt.Sprintf("begun %.2f s, ended %.2f s", begun.percentile(0.5).Seconds(), ended.percentile(0.5).Seconds()),
+		fmt.Sprintf("net/http alone, two requests per job, no TLS: %.2f s", bare.Seconds()), ended.percentile(0.5).Seconds()/bare.Seconds())
 }
 
 // throughput measures the rate of jobs, ten for each of 2,000 agents, from their creation to the end of the last.
-func throughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
+func measureThroughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	b.Helper()
 	var rate []float64
 	for range massSamples {
@@ -149,7 +149,7 @@ func throughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	}
 	best := max(rate[0], rate[1], rate[2])
 	bare := manyJobs / bareRequests(b, manyJobs).Seconds()
-	goals.Throughput.Tell(b, fmt.Sprintf("%.0f jobs/s", best), fmt.Sprintf("net/http alone, one request per job, no TLS: %.0f/s", bare), best/bare)
+	goals.Throughput.Record(b, fmt.Sprintf("%.0f jobs/s", best), fmt.Sprintf("net/http alone, one request per job, no TLS: %.0f/s", bare), best/bare)
 }
 
 // waitJobsEnded waits until no job is open. Its query uses the queue's indexes, because its cost is part of the

@@ -13,7 +13,7 @@ import (
 )
 
 // caller is an agent of the real portal: a wire.Client over mutual TLS, with all its connections.
-type caller struct {
+type agentCaller struct {
 	number int // the host's number in testkit.Seed
 	id     fleet.HostID
 	client *wire.Client
@@ -26,13 +26,13 @@ const (
 )
 
 // call opens the sessions of the hosts with the numbers from…to of testkit.Seed.
-func (p *portal) call(b *testing.B, certs hostCerts, from, to int) []*caller {
+func (p *portal) openSessions(b *testing.B, certs hostCerts, from, to int) []*agentCaller {
 	b.Helper()
 	began := time.Now()
-	out := make([]*caller, to-from+1)
+	out := make([]*agentCaller, to-from+1)
 	trusted := certs.authority.Pool()
 	atOnce(len(out), 16, func(i int) {
-		c := &caller{number: from + i, id: fleet.HostID(id(from + i))}
+		c := &agentCaller{number: from + i, id: fleet.HostID(id(from + i))}
 		shown := wire.Credentials{Certificate: certs.of(b, c.id), CA: trusted}
 		var err error
 		if c.client, err = wire.NewClient(p.agents, func() wire.Credentials { return shown }); err != nil {
@@ -78,7 +78,7 @@ func atOnce(n, limit int, do func(int)) {
 }
 
 // vm returns the ID of the n-th VM of the caller's host, in a fleet of the given number of hosts.
-func (c *caller) vm(hosts, n int) fleet.VMID {
+func (c *agentCaller) vm(hosts, n int) fleet.VMID {
 	return fleet.VMID(id(1_000_000 + c.number - 1 + hosts*(1+n)))
 }
 
@@ -86,7 +86,7 @@ func (c *caller) vm(hosts, n int) fleet.VMID {
 var failedCalls, finished atomic.Int64
 
 // work claims jobs until ctx ends, as an agent does, and finishes them, four at a time.
-func (c *caller) work(ctx context.Context, b *testing.B, got chan<- fleet.HostID) {
+func (c *agentCaller) work(ctx context.Context, b *testing.B, got chan<- fleet.HostID) {
 	for ctx.Err() == nil {
 		claim, err := c.client.Claim(ctx, wire.ClaimRequest{Max: 32})
 		if err != nil {
@@ -103,7 +103,7 @@ func (c *caller) work(ctx context.Context, b *testing.B, got chan<- fleet.HostID
 }
 
 // finish ends a job with its VM's status.
-func (c *caller) finish(ctx context.Context, b *testing.B, w wire.Work) {
+func (c *agentCaller) finish(ctx context.Context, b *testing.B, w wire.Work) {
 	out := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: c.seq.Add(1), Outcome: wire.Done}
 	if w.VM == nil {
 		b.Errorf("%s job without its VM", w.Kind)

@@ -24,7 +24,7 @@ func BenchmarkTenThousand(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := rigOn(b, fleet10kURL(b))
+	r := newRigOn(b, fleet10kURL(b))
 	r.exec(b, `UPDATE host_sessions SET seen_at = now() - interval '1 day'`)
 	p := startPortal(b, r)
 	certs := newHostCerts(b, r.control)
@@ -36,7 +36,7 @@ func BenchmarkTenThousand(b *testing.B) {
 	for range b.N {
 		f, err := load.Run(b.Context(), load.Options{
 			Portal: p.url, Token: p.token(), Agents: p.agents, Joined: joined, Change: 20, People: 4, For: lasting, Report: lasting / 6,
-			Portals: load.Process(p.pid), Postgres: postgres(), Out: logged{b},
+			Portals: load.Process(p.pid), Postgres: postgres(), Out: logWriter{b},
 		})
 		if err != nil {
 			b.Fatal(err)
@@ -55,16 +55,16 @@ func BenchmarkTenThousand(b *testing.B) {
 			}
 		}
 		met := f.Portal.Cores+f.Postgres.Cores <= 0.8 && f.Portal.RSS <= 600<<20 && worst <= 50 && f.Beats.P99 <= 50 && f.Errors == 0 && f.Wrong == 0
-		goals.Fleet.Tell(b, met, fmt.Sprintf("portal %.2f + PostgreSQL %.2f core, %d + %d MB; heartbeats %.0f/s p99 %.0f; worst page: %s p99 %.0f ms; errors %d, for %.0f s",
+		goals.Fleet.Record(b, met, fmt.Sprintf("portal %.2f + PostgreSQL %.2f core, %d + %d MB; heartbeats %.0f/s p99 %.0f; worst page: %s p99 %.0f ms; errors %d, for %.0f s",
 			f.Portal.Cores, f.Postgres.Cores, f.Portal.RSS>>20, f.Postgres.RSS>>20, f.Beats.Rate, f.Beats.P99, strings.ToLower(at), worst, f.Errors, f.Seconds),
 			fmt.Sprintf("the load itself %.2f core", f.Load.Cores), (f.Portal.Cores+f.Postgres.Cores)/f.Load.Cores)
 	}
 }
 
 // logged writes lines to the benchmark's log.
-type logged struct{ b *testing.B }
+type logWriter struct{ b *testing.B }
 
-func (l logged) Write(text []byte) (int, error) {
+func (l logWriter) Write(text []byte) (int, error) {
 	l.b.Log(strings.TrimSpace(string(text)))
 	return len(text), nil
 }

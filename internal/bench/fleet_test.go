@@ -30,7 +30,7 @@ const (
 // BenchmarkFleet measures pages of a real portal process on a PostgreSQL that flushes to disk, with 2,500 hosts,
 // 100,000 VMs, three shared pools on all hosts and a million tasks.
 func BenchmarkFleet(b *testing.B) {
-	r := rigOn(b, fleetURL(b))
+	r := newRigOn(b, fleetURL(b))
 	keepOnline(b, r)
 	p := startPortal(b, r)
 	people := make([]*http.Client, listClients)
@@ -38,16 +38,16 @@ func BenchmarkFleet(b *testing.B) {
 		people[i] = p.signedIn()
 	}
 	one := visitor{people[0], p.url}
-	one.take(b, "/", "")
+	one.request(b, "/", "")
 	r.settle(b)
 	for range b.N {
 		b.Run("pages", func(b *testing.B) { commonPages(b, one) })
 		b.Run("wide", func(b *testing.B) { widePages(b, one) })
-		b.Run("first", func(b *testing.B) { firstPage(b, one) })
-		b.Run("searches", func(b *testing.B) { searches(b, one) })
-		b.Run("csv", func(b *testing.B) { csvOfAll(b, r, one) })
-		b.Run("list", func(b *testing.B) { listsOf(b, r, p, people) })
-		b.Run("matrix", func(b *testing.B) { matrixPage(b, r, one) })
+		b.Run("first", func(b *testing.B) { measureFirstPage(b, one) })
+		b.Run("searches", func(b *testing.B) { measureSearches(b, one) })
+		b.Run("csv", func(b *testing.B) { measureCSV(b, r, one) })
+		b.Run("list", func(b *testing.B) { measureLists(b, r, p, people) })
+		b.Run("matrix", func(b *testing.B) { measureMatrixPage(b, r, one) })
 	}
 }
 
@@ -84,7 +84,7 @@ type visitor struct {
 
 // take requests a page as browsers do. It returns the duration, the body as received and the size of the response
 // header.
-func (v visitor) take(b *testing.B, path string, part string) (took time.Duration, body *rawBody, header int) {
+func (v visitor) request(b *testing.B, path string, part string) (took time.Duration, body *rawBody, header int) {
 	b.Helper()
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, v.url+path, nil)
 	if err != nil {
@@ -115,15 +115,15 @@ func (v visitor) take(b *testing.B, path string, part string) (took time.Duratio
 }
 
 // times requests a page repeatedly. size is the uncompressed size of the page.
-func (v visitor) times(b *testing.B, path, part string) (took durations, size int) {
+func (v visitor) requestTimes(b *testing.B, path, part string) (took durations, size int) {
 	b.Helper()
 	for range pageWarm {
-		_, body, _ := v.take(b, path, part)
+		_, body, _ := v.request(b, path, part)
 		size = len(unzipped(b, body))
 	}
 	began := time.Now()
 	for len(took) < pageRequests && (len(took) < pageMinimum || time.Since(began) < pageTime) {
-		t, _, _ := v.take(b, path, part)
+		t, _, _ := v.request(b, path, part)
 		took = append(took, t)
 	}
 	return took, size
@@ -133,22 +133,22 @@ func (v visitor) times(b *testing.B, path, part string) (took durations, size in
 // machine, HTTP and the middleware alone. The ratio is that of the slowest page.
 func (v visitor) compare(b *testing.B, g goals.Goal, met bool, ours string, slowest durations) {
 	b.Helper()
-	least, _ := v.times(b, "/healthz", "")
-	g.Tell(b, met, ours, "the portal's /healthz "+least.String(), slowest.to(least))
+	least, _ := v.requestTimes(b, "/healthz", "")
+	g.Record(b, met, ours, "the portal's /healthz "+least.String(), slowest.ratioTo(least))
 }
 
 // slower returns the spread with the higher median.
-func slower(a, b durations) durations {
-	if len(a) == 0 || b.at(0.5) > a.at(0.5) {
+func slowerOf(a, b durations) durations {
+	if len(a) == 0 || b.percentile(0.5) > a.percentile(0.5) {
 		return b
 	}
 	return a
 }
 
 // to returns the ratio of the medians of s and other.
-func (s durations) to(other durations) float64 { return s.at(0.5).Seconds() / other.at(0.5).Seconds() }
+func (s durations) ratioTo(other durations) float64 { return s.percentile(0.5).Seconds() / other.percentile(0.5).Seconds() }
 
-func (s durations) String() string { return fmt.Sprintf("%.1f/%.1f", ms(s.at(0.5)), ms(s.at(0.99))) }
+func (s durations) String() string { return fmt.Sprintf("%.1f/%.1f", ms(s.percentile(0.5)), ms(s.percentile(0.99))) }
 
 // id returns the n-th ID that testkit.Seed creates.
 func id(n int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n) }
@@ -158,8 +158,8 @@ func commonPages(b *testing.B, v visitor) {
 	met := true
 	var slowest durations
 	for _, path := range []string{"/vms/" + id(1_000_042), "/hosts", "/"} {
-		took, _ := v.times(b, path, "")
-		ours, met, slowest = append(ours, took.String()), met && took.at(0.99) <= 20*time.Millisecond, slower(slowest, took)
+		took, _ := v.requestTimes(b, path, "")
+		ours, met, slowest = append(ours, took.String()), met && took.percentile(0.99) <= 20*time.Millisecond, slowerOf(slowest, took)
 	}
 	v.compare(b, goals.Pages, met, strings.Join(ours, " · "), slowest)
 }
@@ -169,20 +169,20 @@ func widePages(b *testing.B, v visitor) {
 	var slowest durations
 	met := true
 	for _, path := range []string{"/vms/new", "/pools/" + id(2001), "/tree/storage"} {
-		took, size := v.times(b, path, "")
+		took, size := v.requestTimes(b, path, "")
 		ours = append(ours, fmt.Sprintf("%s (%d KB)", took, size/1000))
-		met, slowest = met && took.at(0.99) <= 30*time.Millisecond && size <= 80_000, slower(slowest, took)
+		met, slowest = met && took.percentile(0.99) <= 30*time.Millisecond && size <= 80_000, slowerOf(slowest, took)
 	}
 	v.compare(b, goals.WidePages, met, strings.Join(ours, " · "), slowest)
 }
 
 // matrixPage measures a page of 50 hosts by 40 pools, all of them assigned. The reference is PostgreSQL's time to read
 // the same assignments.
-func matrixPage(b *testing.B, r *rig, v visitor) {
+func measureMatrixPage(b *testing.B, r *rig, v visitor) {
 	r.exec(b, `INSERT INTO pools (id, name, spec) SELECT 'bench-' || n, 'aaa-' || lpad(n::text, 2, '0'), '{"kind": "dir", "path": "/srv/bench"}' FROM generate_series(1, 40) n ON CONFLICT DO NOTHING`)
 	r.exec(b, `INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT 'pool', p.id, h.id, 'assign', '{"state": "active", "capacityBytes": 1000, "usedBytes": 500}'
 		FROM pools p, (SELECT id FROM hosts ORDER BY name LIMIT 50) h WHERE p.id LIKE 'bench-%' ON CONFLICT DO NOTHING`)
-	took, size := v.times(b, "/pools/matrix", "")
+	took, size := v.requestTimes(b, "/pools/matrix", "")
 	var alone durations
 	for range 50 {
 		began := time.Now()
@@ -190,13 +190,13 @@ func matrixPage(b *testing.B, r *rig, v visitor) {
 			AND object_id = ANY (ARRAY(SELECT id FROM pools ORDER BY name LIMIT 40)) AND host_id = ANY (ARRAY(SELECT id FROM hosts ORDER BY name LIMIT 50))`)
 		alone = append(alone, time.Since(began))
 	}
-	goals.Matrix.Tell(b, took.at(0.99) <= 50*time.Millisecond, fmt.Sprintf("%s (%d KB)", took, size/1000), "the query alone "+alone.String(), took.to(alone))
+	goals.Matrix.Record(b, took.percentile(0.99) <= 50*time.Millisecond, fmt.Sprintf("%s (%d KB)", took, size/1000), "the query alone "+alone.String(), took.ratioTo(alone))
 }
 
 // firstPage measures the bytes of the first page with an empty browser cache: the page, the files it refers to, and the
 // files that those import.
-func firstPage(b *testing.B, v visitor) {
-	_, body, header := v.take(b, "/vms", "")
+func measureFirstPage(b *testing.B, v visitor) {
+	_, body, header := v.request(b, "/vms", "")
 	page := body.Len() + header
 	n, plain, seen := page, len(unzipped(b, body)), map[string]bool{}
 	var follow func(address string)
@@ -205,7 +205,7 @@ func firstPage(b *testing.B, v visitor) {
 			return
 		}
 		seen[address] = true
-		_, file, header := v.take(b, address, "")
+		_, file, header := v.request(b, address, "")
 		text := unzipped(b, file)
 		n, plain = n+file.Len()+header, plain+len(text)
 		if strings.HasSuffix(address, ".js") {
@@ -217,12 +217,12 @@ func firstPage(b *testing.B, v visitor) {
 	for _, m := range named.FindAllStringSubmatch(unzipped(b, body), -1) {
 		follow(m[1])
 	}
-	goals.FirstPage.Tell(b, n <= 55_000, fmt.Sprintf("%.1f KB: the page %.1f, and %d files", float64(n)/1000, float64(page)/1000, len(seen)),
+	goals.FirstPage.Record(b, n <= 55_000, fmt.Sprintf("%.1f KB: the page %.1f, and %d files", float64(n)/1000, float64(page)/1000, len(seen)),
 		fmt.Sprintf("unpacked %d KB", plain/1000), float64(n)/float64(plain))
 }
 
 // searches measures filters that no sort index supports.
-func searches(b *testing.B, v visitor) {
+func measureSearches(b *testing.B, v visitor) {
 	const task = "/tasks?filter="
 	queries := []string{
 		"/vms?filter=" + url.QueryEscape("name:*99777*"), "/vms?filter=" + url.QueryEscape("name:*9777"), "/vms?filter=" + url.QueryEscape("address:*.77"),
@@ -232,16 +232,16 @@ func searches(b *testing.B, v visitor) {
 	var slowest durations
 	met := true
 	for _, path := range queries {
-		took, _ := v.times(b, path, "")
-		ours, met, slowest = append(ours, fmt.Sprintf("%.0f", ms(took.at(0.99)))), met && took.at(0.99) <= 30*time.Millisecond, slower(slowest, took)
+		took, _ := v.requestTimes(b, path, "")
+		ours, met, slowest = append(ours, fmt.Sprintf("%.0f", ms(took.percentile(0.99)))), met && took.percentile(0.99) <= 30*time.Millisecond, slowerOf(slowest, took)
 	}
 	v.compare(b, goals.Searches, met, strings.Join(ours, " · ")+" ms", slowest)
 }
 
 // csvOfAll measures the export of all VMs as CSV. The reference is PostgreSQL's own COPY of the same columns.
-func csvOfAll(b *testing.B, r *rig, v visitor) {
+func measureCSV(b *testing.B, r *rig, v visitor) {
 	began := time.Now()
-	_, body, _ := v.take(b, "/vms.csv", "")
+	_, body, _ := v.request(b, "/vms.csv", "")
 	took := time.Since(began)
 	rows := strings.Count(unzipped(b, body), "\n") - 1
 	if rows != fleetVMs {
@@ -249,7 +249,7 @@ func csvOfAll(b *testing.B, r *rig, v visitor) {
 	}
 	rate := float64(rows) / took.Seconds()
 	alone := copyRate(b, r)
-	goals.CSV.Tell(b, rate >= 80_000, fmt.Sprintf("%.0f rows/s", rate), fmt.Sprintf("COPY %.0f rows/s", alone), rate/alone)
+	goals.CSV.Record(b, rate >= 80_000, fmt.Sprintf("%.0f rows/s", rate), fmt.Sprintf("COPY %.0f rows/s", alone), rate/alone)
 }
 
 // fleetQueries are the measured queries: filtered and sorted, each with more than a hundred results.
@@ -262,13 +262,13 @@ var fleetQueries = []fleet.Query{
 
 // listsOf measures the list of VMs for four people at once, for each of several queries, with all hosts online and then
 // with all offline. The reference is the same query through control, in this process.
-func listsOf(b *testing.B, r *rig, p *portal, people []*http.Client) {
+func measureLists(b *testing.B, r *rig, p *portal, people []*http.Client) {
 	well, alone := fetchAsPeople(b, p, people, fleetQueries), durations{}
 	for _, q := range fleetQueries {
 		alone = append(alone, r.queryTimes(b, q, listClients)...)
 	}
-	met := well.at(0.99) <= 12*time.Millisecond && ms(well.at(0.5)) <= 2.5*ms(alone.at(0.5))
-	goals.List.Tell(b, met, well.String()+" ms", "the query alone "+alone.String(), well.to(alone))
+	met := well.percentile(0.99) <= 12*time.Millisecond && ms(well.percentile(0.5)) <= 2.5*ms(alone.percentile(0.5))
+	goals.List.Record(b, met, well.String()+" ms", "the query alone "+alone.String(), well.ratioTo(alone))
 	running := fetchAsPeople(b, p, people, fleetQueries[:1])
 	r.exec(b, `UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
 	if page, err := r.control.ListVMs(b.Context(), p.admin, fleetQueries[0]); err != nil || len(page.Items) > 0 {
@@ -276,7 +276,7 @@ func listsOf(b *testing.B, r *rig, p *portal, people []*http.Client) {
 	}
 	offline := fetchAsPeople(b, p, people, fleetQueries[:1])
 	r.exec(b, `UPDATE host_sessions SET seen_at = now()`)
-	goals.ListSilent.Tell(b, offline.at(0.5) <= running.at(0.5)*5/4 && offline.at(0.99) <= max(12*time.Millisecond, running.at(0.99)*5/4), offline.String()+" ms", "with all hosts online "+running.String(), offline.to(running))
+	goals.ListSilent.Record(b, offline.percentile(0.5) <= running.percentile(0.5)*5/4 && offline.percentile(0.99) <= max(12*time.Millisecond, running.percentile(0.99)*5/4), offline.String()+" ms", "with all hosts online "+running.String(), offline.ratioTo(running))
 }
 
 func fetchAsPeople(b *testing.B, p *portal, people []*http.Client, queries []fleet.Query) (took durations) {
@@ -286,7 +286,7 @@ func fetchAsPeople(b *testing.B, p *portal, people []*http.Client, queries []fle
 		all.Go(func() {
 			v := visitor{client, p.url}
 			for _, q := range queries {
-				t, _ := v.times(b, "/vms?"+url.Values{"filter": {q.Filter}, "sort": {q.Sort}}.Encode(), "")
+				t, _ := v.requestTimes(b, "/vms?"+url.Values{"filter": {q.Filter}, "sort": {q.Sort}}.Encode(), "")
 				mu.Lock()
 				took = append(took, t...)
 				mu.Unlock()

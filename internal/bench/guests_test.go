@@ -92,7 +92,7 @@ func call[T any](l *guestLab, method, path string, in any) (out T) {
 
 // until polls every 5 ms, and for long operations at most every 200th part of the elapsed time, because polling uses
 // the two cores that are measured.
-func (l *guestLab) until(what string, done func() bool) {
+func (l *guestLab) poll(what string, done func() bool) {
 	l.Helper()
 	for began := time.Now(); !done(); time.Sleep(max(5*time.Millisecond, time.Since(began)/200)) {
 		if time.Since(began) > guestRunsLimit {
@@ -102,9 +102,9 @@ func (l *guestLab) until(what string, done func() bool) {
 }
 
 // ended waits until a task has ended.
-func (l *guestLab) ended(id fleet.TaskID) {
+func (l *guestLab) waitTask(id fleet.TaskID) {
 	l.Helper()
-	l.until("the end of a task", func() bool {
+	l.poll("the end of a task", func() bool {
 		t, err := l.api.Task(l.Context(), id)
 		if err != nil || t.State.Ended() && t.State != fleet.JobDone {
 			l.Fatal(t.State, t.Error, err)
@@ -124,7 +124,7 @@ func (l *guestLab) vm(id fleet.VMID) fleet.VMView {
 
 func (l *guestLab) phase(id fleet.VMID, want fleet.Phase) {
 	l.Helper()
-	l.until(string(want), func() bool { return l.vm(id).Phase == want })
+	l.poll(string(want), func() bool { return l.vm(id).Phase == want })
 }
 
 func (l *guestLab) create(in control.CreateVM) fleet.VMID {
@@ -161,34 +161,34 @@ func BenchmarkGuests(b *testing.B) {
 	l := newGuestLab(b)
 	b.ResetTimer()
 	for range b.N {
-		snapshots(l)
-		clones(l)
-		bulkStarts(l)
+		measureSnapshots(l)
+		measureClones(l)
+		measureBulkStarts(l)
 	}
 }
 
 // snapshots measures snapshots with memory of a guest of 256 MiB.
-func snapshots(l *guestLab) {
+func measureSnapshots(l *guestLab) {
 	l.Helper()
 	page, err := l.api.VMs(l.Context(), fleet.Query{Filter: "name:hello"})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Spec.MemoryMiB != 256 {
 		l.Fatalf("%+v, %v", page, err)
 	}
 	id := page.Items[0].ID
-	l.until("the guest's agent", func() bool {
+	l.poll("the guest's agent", func() bool {
 		return exec.CommandContext(l.Context(), "virsh", "-c", l.uris[0], "qemu-agent-command", string(id), `{"execute":"guest-ping"}`).Run() == nil
 	})
 	dir := l.TempDir()
 	var portal, plain durations
 	for i := range guestSamples + 1 {
 		began := time.Now()
-		l.ended(call[fleet.Task](l, http.MethodPost, "vms/"+string(id)+"/snapshots", map[string]any{"name": fmt.Sprintf("bench-%d", i), "memory": true}).ID)
+		l.waitTask(call[fleet.Task](l, http.MethodPost, "vms/"+string(id)+"/snapshots", map[string]any{"name": fmt.Sprintf("bench-%d", i), "memory": true}).ID)
 		took := time.Since(began)
 		tree := l.vm(id).Status.Snapshots
 		if tree == nil || len(tree.Snapshots) != 1 || !tree.Snapshots[0].Memory {
 			l.Fatalf("%+v", tree)
 		}
-		l.ended(call[fleet.Task](l, http.MethodDelete, "vms/"+string(id)+"/snapshots/"+string(tree.Snapshots[0].ID), nil).ID)
+		l.waitTask(call[fleet.Task](l, http.MethodDelete, "vms/"+string(id)+"/snapshots/"+string(tree.Snapshots[0].ID), nil).ID)
 
 		memory, overlay := filepath.Join(dir, fmt.Sprintf("%d.mem", i)), filepath.Join(dir, fmt.Sprintf("%d.qcow2", i))
 		began = time.Now()
@@ -201,12 +201,12 @@ func snapshots(l *guestLab) {
 		}
 	}
 	portal.report(l.B, "snapshot")
-	goals.Snapshot.Tell(l, portal.at(0.5) <= plain.at(0.5)+100*time.Millisecond, fmt.Sprintf("%.0f ms", ms(portal.at(0.5))), fmt.Sprintf("virsh snapshot-create-as: %.0f ms", ms(plain.at(0.5))), portal.to(plain))
+	goals.Snapshot.Record(l, portal.percentile(0.5) <= plain.percentile(0.5)+100*time.Millisecond, fmt.Sprintf("%.0f ms", ms(portal.percentile(0.5))), fmt.Sprintf("virsh snapshot-create-as: %.0f ms", ms(plain.percentile(0.5))), portal.ratioTo(plain))
 }
 
 // clones measures linked clones of a template; every other one is started at once. The reference is qemu-img for the
 // overlay, and libvirt for define and start.
-func clones(l *guestLab) {
+func measureClones(l *guestLab) {
 	l.Helper()
 	host := l.hosts[0].ID
 	hello, err := l.api.VMs(l.Context(), fleet.Query{Filter: "name:hello"})
@@ -216,27 +216,27 @@ func clones(l *guestLab) {
 	golden := l.create(control.CreateVM{Name: "golden", HostID: host, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Disks: []fleet.Disk{{PoolID: hello.Items[0].Spec.Disks[0].PoolID, Image: hello.Items[0].Spec.Disks[0].Image}}}})
 	l.phase(golden, fleet.PhaseStopped)
 	template := call[fleet.TemplateView](l, http.MethodPost, "templates", map[string]any{"name": "bench", "vmId": golden}).ID
-	l.until("the template", func() bool {
+	l.poll("the template", func() bool {
 		t := call[fleet.TemplateView](l, http.MethodGet, "templates/"+string(template), nil)
-		return len(t.Versions) == 1 && t.Versions[0].Unready() == ""
+		return len(t.Versions) == 1 && t.Versions[0].WhyUnusable() == ""
 	})
 	var ready, started, bare, plain durations
 	for i := range guestSamples + 1 {
 		began := time.Now()
-		off := l.create(control.CreateVM{Name: fmt.Sprintf("off-%d", i), HostID: host, From: &control.From{TemplateID: template}})
+		off := l.create(control.CreateVM{Name: fmt.Sprintf("off-%d", i), HostID: host, From: &control.VMSource{TemplateID: template}})
 		l.phase(off, fleet.PhaseStopped)
 		tookOff := time.Since(began)
 		began = time.Now()
-		on := l.create(control.CreateVM{Name: fmt.Sprintf("on-%d", i), HostID: host, From: &control.From{TemplateID: template}, Start: true})
+		on := l.create(control.CreateVM{Name: fmt.Sprintf("on-%d", i), HostID: host, From: &control.VMSource{TemplateID: template}, Start: true})
 		l.phase(on, fleet.PhaseRunning)
 		tookOn := time.Since(began)
-		tookBare, tookPlain := twin(l, on)
+		tookBare, tookPlain := copyGuest(l, on)
 		for _, id := range []fleet.VMID{on, off} {
 			task, err := l.api.DeleteVM(l.Context(), id, true, l.vm(id).Name)
 			if err != nil {
 				l.Fatal(err)
 			}
-			l.ended(task.ID)
+			l.waitTask(task.ID)
 		}
 		if i > 0 {
 			ready, started, bare, plain = append(ready, tookOff), append(started, tookOn), append(bare, tookBare), append(plain, tookPlain)
@@ -244,15 +244,15 @@ func clones(l *guestLab) {
 	}
 	ready.report(l.B, "linked-clone")
 	started.report(l.B, "from-image")
-	goals.LinkedClone.Tell(l, ready.at(0.5) <= 200*time.Millisecond, fmt.Sprintf("%.0f ms", ms(ready.at(0.5))), fmt.Sprintf("qemu-img and plain libvirt's define: %.0f ms", ms(bare.at(0.5))), ready.to(bare))
-	goals.StartImage.Tell(l, started.at(0.5) <= plain.at(0.5)+150*time.Millisecond, fmt.Sprintf("%.0f ms", ms(started.at(0.5))), fmt.Sprintf("qemu-img and plain libvirt, the same XML: %.0f ms", ms(plain.at(0.5))), started.to(plain))
+	goals.LinkedClone.Record(l, ready.percentile(0.5) <= 200*time.Millisecond, fmt.Sprintf("%.0f ms", ms(ready.percentile(0.5))), fmt.Sprintf("qemu-img and plain libvirt's define: %.0f ms", ms(bare.percentile(0.5))), ready.ratioTo(bare))
+	goals.StartImage.Record(l, started.percentile(0.5) <= plain.percentile(0.5)+150*time.Millisecond, fmt.Sprintf("%.0f ms", ms(started.percentile(0.5))), fmt.Sprintf("qemu-img and plain libvirt, the same XML: %.0f ms", ms(plain.percentile(0.5))), started.ratioTo(plain))
 }
 
 var ownParts = regexp.MustCompile(`(?s)<metadata>.*?</metadata>|<uuid>.*?</uuid>|<mac address=[^>]*/>`)
 
 // twin creates a copy of a guest with qemu-img and libvirt. It returns the time until the copy is defined, and until it
 // runs.
-func twin(l *guestLab, of fleet.VMID) (defined, started time.Duration) {
+func copyGuest(l *guestLab, of fleet.VMID) (defined, started time.Duration) {
 	l.Helper()
 	text, err := l.plain[0].DomainGetXMLDesc(domainOf(l, 0, of), libvirt.DomainXMLInactive)
 	if err != nil {
@@ -293,7 +293,7 @@ func twin(l *guestLab, of fleet.VMID) (defined, started time.Duration) {
 
 // bulkStarts measures the start of diskless guests on both hosts by one bulk action. The reference is loops over
 // libvirt with the concurrency of the agents.
-func bulkStarts(l *guestLab) {
+func measureBulkStarts(l *guestLab) {
 	l.Helper()
 	ids := make([]fleet.VMID, bulkGuests)
 	for i := range ids {
@@ -304,7 +304,7 @@ func bulkStarts(l *guestLab) {
 	}
 	all := func(action fleet.Action) time.Duration {
 		began := time.Now()
-		l.ended(call[fleet.Task](l, http.MethodPost, "vms/actions", map[string]any{"action": action, "ids": ids}).ID)
+		l.waitTask(call[fleet.Task](l, http.MethodPost, "vms/actions", map[string]any{"action": action, "ids": ids}).ID)
 		return time.Since(began)
 	}
 	ours := all(fleet.ActStart)
@@ -315,7 +315,7 @@ func bulkStarts(l *guestLab) {
 	}
 	all(fleet.ActStop)
 	l.ReportMetric(ours.Seconds(), "bulk-s")
-	goals.BulkStart.Tell(l, ours.Seconds() <= theirs.Seconds()*1.1, fmt.Sprintf("%.1f s", ours.Seconds()), fmt.Sprintf("loops over libvirt: %.1f s", theirs.Seconds()), ours.Seconds()/theirs.Seconds())
+	goals.BulkStart.Record(l, ours.Seconds() <= theirs.Seconds()*1.1, fmt.Sprintf("%.1f s", ours.Seconds()), fmt.Sprintf("loops over libvirt: %.1f s", theirs.Seconds()), ours.Seconds()/theirs.Seconds())
 }
 
 // startInLoops starts the VMs, which alternate between the two hosts. Each host has as many concurrent callers as its

@@ -24,9 +24,9 @@ const (
 // process, mutual TLS, a PostgreSQL that flushes to disk. Limit: ≥ 5,000 reports a second, and no new row version in
 // vms.
 func BenchmarkHeartbeats(b *testing.B) {
-	r := rigOn(b, fleetURL(b))
+	r := newRigOn(b, fleetURL(b))
 	p := startPortal(b, r)
-	callers := p.call(b, newHostCerts(b, r.control), 1, beatHosts)
+	callers := p.openSessions(b, newHostCerts(b, r.control), 1, beatHosts)
 	for _, c := range callers {
 		_, err := c.client.Report(b.Context(), wire.Report{Seq: c.seq.Add(1), Digest: "d", State: &wire.State{}})
 		if err != nil {
@@ -46,7 +46,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 			all.Go(func() {
 				for time.Now().Before(end) {
 					answer, err := c.client.Report(b.Context(), wire.Report{
-						Seq: c.seq.Add(1), Digest: "d", LookedAgoMs: 1, Meters: meters, Load: &fleet.HostMeter{CPUPercent: 12, MemoryUsed: 1 << 30, MemoryTotal: 2 << 30},
+						Seq: c.seq.Add(1), Digest: "d", StateAgeMs: 1, Meters: meters, Load: &fleet.HostMeter{CPUPercent: 12, MemoryUsed: 1 << 30, MemoryTotal: 2 << 30},
 					})
 					if err != nil || answer.Resend {
 						b.Errorf("heartbeat: %+v, %v", answer, err)
@@ -67,7 +67,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 			b.Errorf("heartbeats without changes wrote %d rows of vms", written)
 		}
 		bare := float64(barePosts) / bareRequests(b, barePosts).Seconds()
-		goals.Heartbeats.Tell(b, rate >= 5000 && written == 0, fmt.Sprintf("%.0f a second, %d rows", rate, written),
+		goals.Heartbeats.Record(b, rate >= 5000 && written == 0, fmt.Sprintf("%.0f a second, %d rows", rate, written),
 			fmt.Sprintf("net/http alone, no TLS: %.0f a second", bare), rate/bare)
 	}
 }

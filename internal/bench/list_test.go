@@ -153,7 +153,7 @@ var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // checked counts the received pages. One in ten is decompressed and checked, outside its measured time: a browser does
 // so on another machine.
-var checked atomic.Int64
+var checkedPages atomic.Int64
 
 func ask(b *testing.B, client *http.Client, base string, q fleet.Query) time.Duration {
 	began := time.Now()
@@ -177,7 +177,7 @@ func ask(b *testing.B, client *http.Client, base string, q fleet.Query) time.Dur
 	took := time.Since(began)
 	if err != nil || res.StatusCode != http.StatusOK || res.Header.Get("Content-Encoding") != "br" {
 		b.Errorf("%s: status %d, encoding %q, %v", q.Filter, res.StatusCode, res.Header.Get("Content-Encoding"), err)
-	} else if checked.Add(1)%10 == 0 {
+	} else if checkedPages.Add(1)%10 == 0 {
 		checkRows(b, q, body)
 	}
 	return took

@@ -28,15 +28,15 @@ func BenchmarkAgentConnections(b *testing.B) {
 	for range b.N {
 		r := newRig(b)
 		r.addHosts(b, connectedAgents)
-		one, inUse := agentKB(b, r, oneConnection)
+		one, inUse := measureAgentMemory(b, r, oneConnection)
 		b.ReportMetric(one, "KB/agent")
 		b.ReportMetric(inUse, "KB/agent-before-GC")
 		b.ReportMetric(48, "limit-KB/agent")
-		two, _ := agentKB(b, r, twoConnections)
+		two, _ := measureAgentMemory(b, r, twoConnections)
 		b.ReportMetric(two, "KB/agent-of-two-connections")
-		bare := parkedKiB(b, r, "bare"+overTLS) * 1024 / 1000
+		bare := measureParkedMemory(b, r, "bare"+overTLS) * 1024 / 1000
 		b.ReportMetric(bare, "KB/bare-net-http-connection")
-		goals.AgentRSS.Tell(b, one <= 48, fmt.Sprintf("%.0f KB after a collection, %.0f before it", one, inUse),
+		goals.AgentRSS.Record(b, one <= 48, fmt.Sprintf("%.0f KB after a collection, %.0f before it", one, inUse),
 			fmt.Sprintf("an agent of two connections %.0f KB, one connection of bare net/http %.0f KB", two, bare), one/bare)
 	}
 }
@@ -85,7 +85,7 @@ func (e *twoConnAgent) Claim(ctx context.Context, in wire.ClaimRequest) (out wir
 
 // agentKB returns the memory in KB that an agent costs the portal's process: held after a garbage collection, and inUse
 // before it.
-func agentKB(b *testing.B, r *rig, agent func(portal string, shown wire.Credentials) (protocol, error)) (held, inUse float64) {
+func measureAgentMemory(b *testing.B, r *rig, agent func(portal string, shown wire.Credentials) (protocol, error)) (held, inUse float64) {
 	b.Helper()
 	s := startServerProcess(b, r, "portal"+overTLS)
 	defer s.stop()
@@ -156,16 +156,16 @@ func BenchmarkParkedAgents(b *testing.B) {
 	for range b.N {
 		r := newRig(b)
 		r.addHosts(b, parkedAgents)
-		plain, echo := parkedKiB(b, r, "portal"), parkedKiB(b, r, "echo")
+		plain, echo := measureParkedMemory(b, r, "portal"), measureParkedMemory(b, r, "echo")
 		b.ReportMetric(plain, "KiB/parked-agent")
 		b.ReportMetric(24, "limit-KiB/parked-agent")
 		b.ReportMetric(echo, "KiB/parked-plain-echo")
-		goals.ParkedHTTP.Tell(b, plain <= 24, fmt.Sprintf("%.1f KiB", plain), fmt.Sprintf("a plain echo handler %.1f KiB", echo), plain/echo)
+		goals.ParkedHTTP.Record(b, plain <= 24, fmt.Sprintf("%.1f KiB", plain), fmt.Sprintf("a plain echo handler %.1f KiB", echo), plain/echo)
 	}
 }
 
 // parkedKiB starts a server process, parks all agents at it, and returns the growth of its memory for each agent.
-func parkedKiB(b *testing.B, r *rig, kind string) float64 {
+func measureParkedMemory(b *testing.B, r *rig, kind string) float64 {
 	b.Helper()
 	s := startServerProcess(b, r, kind)
 	defer s.stop()

@@ -65,10 +65,10 @@ const hostHeader = "Bench-Host"
 
 func newRig(b *testing.B) *rig {
 	b.Helper()
-	return rigOn(b, durableURL(b, ""))
+	return newRigOn(b, durableURL(b, ""))
 }
 
-func rigOn(b *testing.B, database string) *rig {
+func newRigOn(b *testing.B, database string) *rig {
 	b.Helper()
 	r := newPortal(b.Context(), b, database, "https://portal.test")
 	b.Cleanup(r.pool.Close)
@@ -226,14 +226,14 @@ func newClient() *http.Client {
 // durations are measured times with their percentiles.
 type durations []time.Duration
 
-func (s durations) at(p float64) time.Duration {
+func (s durations) percentile(p float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(s))
 	return sorted[min(int(float64(len(sorted))*p), len(sorted)-1)]
 }
 
 func (s durations) report(b *testing.B, name string) {
-	b.ReportMetric(ms(s.at(0.50)), name+"-p50-ms")
-	b.ReportMetric(ms(s.at(0.99)), name+"-p99-ms")
+	b.ReportMetric(ms(s.percentile(0.50)), name+"-p50-ms")
+	b.ReportMetric(ms(s.percentile(0.99)), name+"-p99-ms")
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

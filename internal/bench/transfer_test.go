@@ -62,7 +62,7 @@ func BenchmarkTransfer(b *testing.B) {
 		rate := func(d time.Duration) float64 { return transferBytes / (1 << 20) / d.Seconds() }
 		b.ReportMetric(rate(ours), "MiB/s")
 		b.ReportMetric(rate(beside), "plain-MiB/s")
-		goals.Transfer.Tell(b, share >= transferShare, fmt.Sprintf("%.0f MiB/s", rate(ours)), fmt.Sprintf("cat to nc, synced: %.0f MiB/s", rate(beside)), share)
+		goals.Transfer.Record(b, share >= transferShare, fmt.Sprintf("%.0f MiB/s", rate(ours)), fmt.Sprintf("cat to nc, synced: %.0f MiB/s", rate(beside)), share)
 	}
 }
 
@@ -200,7 +200,7 @@ func receive(ctx context.Context, listener *transfer.Listener, to string) error 
 	defer dst.Close()
 	size, err := in.Size()
 	if err == nil {
-		_, err = in.Into(ctx, transfer.FileSink{File: dst}, size, size, nil)
+		_, err = in.Receive(ctx, transfer.FileSink{File: dst}, size, size, nil)
 	}
 	in.Answer(err)
 	return err

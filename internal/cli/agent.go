@@ -154,7 +154,7 @@ func refreshOnHangup(ctx context.Context, a *agent.Agent) {
 
 // openHypervisor opens the configured hypervisor. It returns a mock only if the settings name it.
 func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (hypervisor.Hypervisor, error) {
-	roots := pooldir.Roots{Allowed: cfg.PoolRoots, Never: []string{cfg.DataDir}, Devices: cfg.PoolDevices}
+	roots := pooldir.Roots{Allowed: cfg.PoolRoots, Forbidden: []string{cfg.DataDir}, Devices: cfg.PoolDevices}
 	if cfg.Hypervisor == "mock" {
 		return mock.New(mock.Options{Roots: roots}), nil
 	}
@@ -166,13 +166,13 @@ func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (hy
 	if err != nil {
 		return nil, err
 	}
-	settings := fetch.Settings{Most: int64(cfg.FetchMost) << 30}
+	settings := fetch.Settings{MaxBytes: int64(cfg.FetchMost) << 30}
 	for _, network := range cfg.FetchFrom {
 		prefix, err := netip.ParsePrefix(network)
 		if err != nil {
 			return nil, fmt.Errorf("fetchFrom: %w", err)
 		}
-		settings.From = append(settings.From, prefix)
+		settings.AllowedNetworks = append(settings.AllowedNetworks, prefix)
 	}
 	backend, err := libvirt.Open(ctx, libvirt.Options{Socket: cfg.Libvirt.Socket, Log: log, Roots: roots, Book: book, Filters: filters, Fetch: fetch.New(settings)})
 	if err != nil {

@@ -33,7 +33,7 @@ func newAgentRollback() *cobra.Command {
 			if dir == "" {
 				return errors.New("give --data-dir, the agent's data directory")
 			}
-			return link.Guard(context.WithoutCancel(cmd.Context()), dir, after)
+			return link.RollBackUnlessConfirmed(context.WithoutCancel(cmd.Context()), dir, after)
 		},
 	}
 	cmd.Flags().StringVar(&dir, "data-dir", "", "the agent's data directory")
@@ -61,12 +61,12 @@ func openLinks(cfg config.Agent, client *wire.Client, log *slog.Logger) (agent.L
 		v, err := hardware.Read(ctx)
 		if err == nil {
 			v.NetworkGaps = link.Gaps(ctx)
-			devices.Mark(v.NICs)
+			devices.MarkPortalNICs(v.NICs)
 		}
 		return v, err
 	}, func() []fleet.HostNIC {
 		nics := hardware.NICs()
-		devices.Mark(nics)
+		devices.MarkPortalNICs(nics)
 		return nics
 	}}, nil
 }
@@ -87,6 +87,6 @@ func openDevices(cfg config.Agent, client *wire.Client, log *slog.Logger) (*link
 	return link.Open(link.Options{
 		Dir: dir, Boot: inventory.BootID, Limit: time.Duration(cfg.NetworkConfirm) * time.Second, Portal: client.Host(), Log: log,
 		Reach: func(ctx context.Context, device string) error { return client.Reach(ctx, link.Dial(device)) },
-		Guard: func(after time.Duration) (*exec.Cmd, error) { return link.Command(self, dir, after), nil },
+		RollbackCommand: func(after time.Duration) (*exec.Cmd, error) { return link.Command(self, dir, after), nil },
 	})
 }

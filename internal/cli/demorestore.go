@@ -21,7 +21,7 @@ func (s *setup) restore(ctx context.Context, host *mock.Host, id fleet.HostID, n
 	if err := s.restoreNetworks(ctx, host, id); err != nil {
 		return err
 	}
-	vms, err := query.Every(ctx, s.actor, fleet.Query{Filter: "host:" + name}, s.Control.ListVMs)
+	vms, err := query.ReadAllPages(ctx, s.actor, fleet.Query{Filter: "host:" + name}, s.Control.ListVMs)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (s *setup) restore(ctx context.Context, host *mock.Host, id fleet.HostID, n
 			// Some demo VMs fail on purpose, as in the earlier run. The host's report shows the failure.
 			in := hypervisor.Apply{
 				VM: vm.VM, Project: vm.ProjectName, Pools: pools,
-				Whole: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},
+				RecordDisk: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},
 			}
 			if host.ApplyVM(ctx, in) == nil && vm.Status.Power == fleet.Running {
 				_ = host.StartVM(ctx, vm.ID)
@@ -58,7 +58,7 @@ func (s *setup) restoreNetworks(ctx context.Context, host *mock.Host, id fleet.H
 // restorePools applies the host's assigned pools and returns them. A pool that cannot start on the host fails again at
 // its next job.
 func (s *setup) restorePools(ctx context.Context, host *mock.Host, id fleet.HostID) ([]fleet.Pool, error) {
-	known, err := query.Every(ctx, s.actor, fleet.Query{}, s.Control.ListPools)
+	known, err := query.ReadAllPages(ctx, s.actor, fleet.Query{}, s.Control.ListPools)
 	if err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func TestManualNamesEveryResourceRoleAndPermission(t *testing.T) {
 	t.Parallel()
 	text := manual(t)
 	for _, name := range constants(t, "resource.go", "ResourceType") {
-		if label := fleet.ResourceType(name).Is().Label; !strings.Contains(text, "(`"+label+"`)") {
+		if label := fleet.ResourceType(name).Info().Label; !strings.Contains(text, "(`"+label+"`)") {
 			t.Errorf("the manual does not name the resource type %s (%s)", name, label)
 		}
 	}

@@ -126,7 +126,7 @@ func (r ready) print(out io.Writer, asJSON bool, hints []string) error {
 
 // chosenPassword is shown instead of the password when the data directory was used before and no one-time password
 // exists.
-const chosenPassword = "(the one that you chose earlier)"
+const passwordPlaceholder = "(the one that you chose earlier)"
 
 const (
 	pollEvery  = 100 * time.Millisecond

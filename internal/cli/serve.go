@@ -46,7 +46,7 @@ type portal struct {
 	hangups <-chan os.Signal // each signal reloads certificates; nil: never
 	group   *errgroup.Group
 	stop    context.CancelFunc
-	undo    []func() // cleanup functions, in the order of opening
+	cleanups    []func() // cleanup functions, in the order of opening
 }
 
 // startPortal opens and migrates the database, then serves browsers and agents until ctx ends or Close is called. On
@@ -64,7 +64,7 @@ func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throw
 
 func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) error {
 	// Checks of the settings come first, so that wrong settings fail before a database is touched.
-	proxies, err := prefixes(cfg.TrustedProxies)
+	proxies, err := parsePrefixes(cfg.TrustedProxies)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	}); err != nil {
 		return databaseError(err)
 	}
-	p.undo = append(p.undo, pool.Close)
+	p.cleanups = append(p.cleanups, pool.Close)
 	vault, err := openVault(ctx, cfg, pool)
 	if err != nil {
 		return err
@@ -172,14 +172,14 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	browsers = web.LimitPerAddress(browsers, cfg.ConnsPerAddress, proxies)
 	if certificate != nil {
 		browsers = tls.NewListener(browsers, certificate.TLS())
-	} else if !loopback(cfg.Listen) && !secure {
+	} else if !isLoopback(cfg.Listen) && !secure {
 		p.log.Warn("browsers on other machines are served without TLS; set --tls-cert and --tls-key, or put a TLS proxy before the portal and set --public-url")
 	}
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
 	p.group, ctx = errgroup.WithContext(ctx)
 	p.group.Go(func() error { return certs.watch(ctx, p.hangups) })
 	p.group.Go(func() error { return hub.Listen(ctx, pool.Config().ConnConfig, p.log) })
-	p.group.Go(func() error { return p.Control.KeepPulse(ctx, fleet.SystemActor) })
+	p.group.Go(func() error { return p.Control.CheckDatabasePeriodically(ctx, fleet.SystemActor) })
 	p.group.Go(func() error { return reconcile.Run(ctx, p.Control, hub, p.log) })
 	p.group.Go(func() error {
 		return runServer(ctx, browsers, &http.Server{Handler: server.Handler()}, time.Second, p.log)
@@ -238,10 +238,10 @@ func (p *portal) Close() {
 }
 
 func (p *portal) close() {
-	for _, undo := range slices.Backward(p.undo) {
+	for _, undo := range slices.Backward(p.cleanups) {
 		undo()
 	}
-	p.undo = nil
+	p.cleanups = nil
 }
 
 // openDatabase returns the URL of the configured database, or of a private PostgreSQL that it starts or that runs
@@ -256,7 +256,7 @@ func (p *portal) openDatabase(ctx context.Context, cfg config.Portal, throwaway 
 	if err != nil {
 		return "", err
 	}
-	p.undo = append(p.undo, func() {
+	p.cleanups = append(p.cleanups, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := server.Stop(ctx); err != nil {
@@ -274,7 +274,7 @@ func (p *portal) listen(address, flag string) (net.Listener, error) {
 		}
 		return nil, fmt.Errorf("cannot listen on %s: %w; choose another address with --%s", address, err, flag)
 	}
-	p.undo = append(p.undo, func() { l.Close() })
+	p.cleanups = append(p.cleanups, func() { l.Close() })
 	return l, nil
 }
 
@@ -284,7 +284,7 @@ func (p *portal) publishAddress(ctx context.Context) error {
 	if err := p.Control.SetAgentAddress(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("publish the portal's address: %w", err)
 	}
-	p.undo = append(p.undo, func() {
+	p.cleanups = append(p.cleanups, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if err := p.Control.ForgetAddress(ctx, fleet.SystemActor); err != nil {
@@ -328,7 +328,7 @@ func certNames(listen string, urls ...string) []string {
 	return names
 }
 
-func loopback(address string) bool {
+func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
@@ -338,7 +338,7 @@ func hasScheme(address, scheme string) bool {
 	return err == nil && u.Scheme == scheme
 }
 
-func prefixes(cidrs []string) ([]netip.Prefix, error) {
+func parsePrefixes(cidrs []string) ([]netip.Prefix, error) {
 	out := make([]netip.Prefix, len(cidrs))
 	for i, c := range cidrs {
 		p, err := netip.ParsePrefix(c)

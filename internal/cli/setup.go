@@ -15,7 +15,7 @@ import (
 type setup struct {
 	*portal
 	actor fleet.Actor
-	began time.Time // start time of this run, before any agent starts
+	startedAt time.Time // start time of this run, before any agent starts
 }
 
 // newSetup returns a setup that acts as the first administrator. That user gets a new one-time password if the last one
@@ -29,7 +29,7 @@ func newSetup(ctx context.Context, p *portal) (*setup, error) {
 		return nil, fmt.Errorf("there is no administrator")
 	}
 	u := admins.Items[0]
-	if p.Password == "" && u.MustChange { // an earlier start printed an unused one-time password, which may be lost
+	if p.Password == "" && u.MustChangePassword { // an earlier start printed an unused one-time password, which may be lost
 		p.Password = auth.NewPassword()
 		if err := p.Control.SetPassword(ctx, fleet.SystemActor, u.ID, p.Password); err != nil {
 			return nil, fmt.Errorf("make a new one-time password: %w", err)
@@ -46,14 +46,14 @@ func (s *setup) ready(ctx context.Context, hosts []readyHost) (ready, error) {
 	}
 	r := ready{URL: s.URL, User: s.actor.Name, Password: s.Password, APIToken: token.Secret, Hosts: hosts}
 	if r.Password == "" {
-		r.Password = chosenPassword
+		r.Password = passwordPlaceholder
 	}
 	return r, nil
 }
 
 // project returns the ID of the named project, and creates the project if it is missing.
 func (s *setup) project(ctx context.Context, name, description string) (fleet.ProjectID, error) {
-	projects, err := query.Every(ctx, s.actor, fleet.Query{}, s.Control.ListProjects)
+	projects, err := query.ReadAllPages(ctx, s.actor, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return "", err
 	}
@@ -94,7 +94,7 @@ func (s *setup) waitHosts(ctx context.Context, ids []fleet.HostID) error {
 	for _, id := range ids {
 		err := waitFor(ctx, "the first report of a host", func() (bool, error) {
 			h, err := s.Control.GetHost(ctx, s.actor, id)
-			return err == nil && h.Phase == fleet.HostOnline && h.SeenAt.After(s.began), err
+			return err == nil && h.Phase == fleet.HostOnline && h.SeenAt.After(s.startedAt), err
 		})
 		if err != nil {
 			return err

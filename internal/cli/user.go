@@ -50,7 +50,7 @@ func newUser() *cobra.Command {
 }
 
 func listUsers(cmd *cobra.Command, _ []string, c *control.Control) error {
-	users, err := query.Every(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
+	users, err := query.ReadAllPages(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func listUsers(cmd *cobra.Command, _ []string, c *control.Control) error {
 }
 
 func resetPassword(cmd *cobra.Command, args []string, c *control.Control) error {
-	users, err := query.Every(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
+	users, err := query.ReadAllPages(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
 	if err != nil {
 		return err
 	}

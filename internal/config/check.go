@@ -20,11 +20,11 @@ var macPrefixForm = regexp.MustCompile(`^[0-9a-f][02468ace](:[0-9a-f]{2}){2,4}$`
 // checker collects errors, each with the setting's name in the spelling that the user chose.
 type checker struct {
 	from  origins
-	wrong []error
+	errs []error
 }
 
 func (c *checker) fail(key, format string, args ...any) {
-	c.wrong = append(c.wrong, fmt.Errorf("%s: %s", c.from.name(key), fmt.Sprintf(format, args...)))
+	c.errs = append(c.errs, fmt.Errorf("%s: %s", c.from.name(key), fmt.Sprintf(format, args...)))
 }
 
 func checkPortal(p *Portal, from origins) error {
@@ -34,7 +34,7 @@ func checkPortal(p *Portal, from origins) error {
 	if p.Listen == p.AgentListen && !strings.HasSuffix(p.Listen, ":0") {
 		c.fail("agentListen", "%q is also the address of listen; give agents another address", p.AgentListen)
 	}
-	c.filled("dataDir", p.DataDir)
+	c.requireValue("dataDir", p.DataDir)
 	c.webURL("publicUrl", p.PublicURL, "https", "http")
 	c.webURL("agentUrl", p.AgentURL, "https")
 	c.webURL("pairUrl", p.PairURL, "https")
@@ -70,14 +70,14 @@ func checkPortal(p *Portal, from origins) error {
 		c.fail("tls.key", "a key needs its certificate; set tls.cert too")
 	}
 	c.log(p.Log)
-	return errors.Join(c.wrong...)
+	return errors.Join(c.errs...)
 }
 
 func checkAgent(a Agent, from origins) error {
 	c := &checker{from: from}
 	c.webURL("portal", a.Portal, "https")
-	c.filled("name", a.Name)
-	c.filled("dataDir", a.DataDir)
+	c.requireValue("name", a.Name)
+	c.requireValue("dataDir", a.DataDir)
 	c.oneOf("hypervisor", a.Hypervisor, "libvirt", "mock")
 	if a.Hypervisor == "libvirt" && !filepath.IsAbs(a.Libvirt.Socket) {
 		c.fail("libvirt.socket", "%q is not an absolute path; the default is /run/libvirt/libvirt-sock", a.Libvirt.Socket)
@@ -113,7 +113,7 @@ func checkAgent(a Agent, from origins) error {
 		c.address("metricsListen", a.MetricsListen)
 	}
 	c.log(a.Log)
-	return errors.Join(c.wrong...)
+	return errors.Join(c.errs...)
 }
 
 func (c *checker) log(l Log) {
@@ -127,7 +127,7 @@ func (c *checker) oneOf(key, value string, allowed ...string) {
 	}
 }
 
-func (c *checker) filled(key, value string) {
+func (c *checker) requireValue(key, value string) {
 	if strings.TrimSpace(value) == "" {
 		c.fail(key, "it must not be empty")
 	}

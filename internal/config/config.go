@@ -137,10 +137,10 @@ func LoadPortal(flags *pflag.FlagSet, env []string, file string) (Portal, error)
 		if p.TLS.Cert != "" {
 			scheme = "https"
 		}
-		p.PublicURL = reachable(scheme, p.Listen)
+		p.PublicURL = dialURL(scheme, p.Listen)
 	}
 	if p.AgentURL == "" {
-		p.AgentURL = reachable("https", p.AgentListen)
+		p.AgentURL = dialURL("https", p.AgentListen)
 	}
 	p.PairURL = cmp.Or(p.PairURL, p.AgentURL)
 	return p, nil
@@ -166,7 +166,7 @@ func LoadAgent(flags *pflag.FlagSet, env []string, file string) (Agent, error) {
 
 // reachable returns the URL that others can dial for a listener. A listener on all addresses gets the machine's host
 // name.
-func reachable(scheme, listen string) string {
+func dialURL(scheme, listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || port == "0" {
 		return ""

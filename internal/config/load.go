@@ -115,9 +115,9 @@ func readEnv(from source, env []string, given origins) (values, error) {
 		if !strings.HasPrefix(name, envPrefix) || strings.HasPrefix(name, envPrefix+"TEST_") {
 			continue
 		}
-		s, ok := find(from.settings, name, setting.env)
+		s, ok := findSetting(from.settings, name, setting.env)
 		if !ok {
-			if _, ok := find(from.others, name, setting.env); !ok {
+			if _, ok := findSetting(from.others, name, setting.env); !ok {
 				wrong = append(wrong, fmt.Errorf("%s: there is no such setting%s; unset the variable or correct its name",
 					name, didYouMean(name, spellings(from.settings, setting.env))))
 			}
@@ -140,7 +140,7 @@ func readFlags(from source, flags *pflag.FlagSet, given origins) (values, error)
 	}
 	var wrong []error
 	flags.Visit(func(flag *pflag.Flag) {
-		s, ok := find(from.settings, flag.Name, setting.flag)
+		s, ok := findSetting(from.settings, flag.Name, setting.flag)
 		if !ok {
 			return
 		}

@@ -133,7 +133,7 @@ func registerFlags(fs *pflag.FlagSet, settings []setting, file string) {
 }
 
 // find returns the setting with this name in the given spelling.
-func find(settings []setting, name string, spelling func(setting) string) (setting, bool) {
+func findSetting(settings []setting, name string, spelling func(setting) string) (setting, bool) {
 	for _, s := range settings {
 		if spelling(s) == name {
 			return s, true

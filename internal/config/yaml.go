@@ -18,7 +18,7 @@ type yamlReader struct {
 	file  string
 	given origins
 	found values
-	wrong []error
+	errs []error
 }
 
 func parseYAML(from source, file string, text []byte, given origins) (values, error) {
@@ -35,11 +35,11 @@ func parseYAML(from source, file string, text []byte, given origins) (values, er
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: the file must contain one YAML document, without a line of --- between settings", file)
 	}
-	root := follow(document.Content[0])
+	root := resolveAlias(document.Content[0])
 	if root.Tag != "!!null" {
 		r.section("", root)
 	}
-	return r.found, errors.Join(r.wrong...)
+	return r.found, errors.Join(r.errs...)
 }
 
 // section reads the mapping at path. The path of the whole file is "".
@@ -49,12 +49,12 @@ func (r *yamlReader) section(path string, node *yaml.Node) {
 		return
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
-		name, value := node.Content[i], follow(node.Content[i+1])
+		name, value := node.Content[i], resolveAlias(node.Content[i+1])
 		key := name.Value
 		if path != "" {
 			key = path + "." + key
 		}
-		s, known := find(r.from.settings, key, func(s setting) string { return s.key })
+		s, known := findSetting(r.from.settings, key, func(s setting) string { return s.key })
 		switch {
 		case known:
 			r.value(s, name, value)
@@ -103,7 +103,7 @@ func (r *yamlReader) value(s setting, name, node *yaml.Node) {
 	case []string:
 		list := []string{}
 		want = "a list of texts (one per line, each after a hyphen)"
-		if node.Kind == yaml.SequenceNode && allText(node.Content) {
+		if node.Kind == yaml.SequenceNode && isAllText(node.Content) {
 			err = node.Decode(&list)
 			value, want = list, ""
 		}
@@ -126,12 +126,12 @@ func (r *yamlReader) value(s setting, name, node *yaml.Node) {
 }
 
 func (r *yamlReader) fail(node *yaml.Node, format string, args ...any) {
-	r.wrong = append(r.wrong, fmt.Errorf("%s:%d: %s", r.file, node.Line, fmt.Sprintf(format, args...)))
+	r.errs = append(r.errs, fmt.Errorf("%s:%d: %s", r.file, node.Line, fmt.Sprintf(format, args...)))
 }
 
-func allText(nodes []*yaml.Node) bool {
+func isAllText(nodes []*yaml.Node) bool {
 	for _, node := range nodes {
-		if follow(node).Tag != "!!str" {
+		if resolveAlias(node).Tag != "!!str" {
 			return false
 		}
 	}
@@ -139,7 +139,7 @@ func allText(nodes []*yaml.Node) bool {
 }
 
 // follow resolves an alias (*name) to its node.
-func follow(node *yaml.Node) *yaml.Node {
+func resolveAlias(node *yaml.Node) *yaml.Node {
 	for node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}

@@ -15,7 +15,7 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 	r := newRig(t)
 	keep := func(months int) {
 		t.Helper()
-		if err := control.New(r.pool, control.Options{AuditMonths: months}).KeepAudit(t.Context(), fleet.SystemActor); err != nil {
+		if err := control.New(r.pool, control.Options{AuditMonths: months}).RotateAuditPartitions(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,7 +70,7 @@ func TestSweepDeletesAllExpiredRows(t *testing.T) {
 	r.exec(`INSERT INTO tasks (id, kind, subject, subject_name, state, created_by, created_at, ended_at)
 		SELECT born(now() - interval '31 days') || '-7000-8000-' || lpad(n::text, 12, '0'), 'vm.start', '', '', 'done', 'ann', now() - interval '31 days', now() - interval '31 days' FROM generate_series(1, 12000) n`)
 	r.exec(`INSERT INTO jobs (id, host_id, kind, subject, generation, state, ended_at) SELECT 'old-' || n, $1, 'console.open', 'vm:x', 1, 'done', now() - interval '2 hours' FROM generate_series(1, 6000) n`, r.agent.HostID)
-	young := testkit.Order{Host: r.agent.HostID, Kind: fleet.VMStart, Subject: "vm:x"}.Add(t, r.pool)
+	young := testkit.TaskWithJob{Host: r.agent.HostID, Kind: fleet.VMStart, Subject: "vm:x"}.Add(t, r.pool)
 	if err := r.Sweep(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 )
 
 // lan returns a defined network that is assigned to h1.
-func (w *authzFixture) lan() fleet.NetworkID {
+func (w *authzFixture) definedNetwork() fleet.NetworkID {
 	id := fleet.NewID[fleet.NetworkID]()
 	w.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, $2, 'libvirt', '{"mode":"isolated"}')`, id, w.name("lan"))
 	w.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('net', $1, $2, 'assign')`, id, w.h1)
@@ -13,15 +13,15 @@ func (w *authzFixture) lan() fleet.NetworkID {
 }
 
 // dhcp returns a lan with an address reservation.
-func (w *authzFixture) dhcp() fleet.NetworkID {
-	id := w.lan()
+func (w *authzFixture) networkWithReservation() fleet.NetworkID {
+	id := w.definedNetwork()
 	w.exec(`UPDATE networks SET spec = '{"mode":"isolated","ipv4":{"gateway":"10.9.0.1/24","dhcp":{"ranges":[{"start":"10.9.0.9","end":"10.9.0.20"}],"leases":[{"mac":"52:54:00:00:00:98","ip":"10.9.0.8"}]}}}' WHERE id = $1`, id)
 	return id
 }
 
 // grouped returns a lan with a port group.
-func (w *authzFixture) grouped() fleet.NetworkID {
-	id := w.lan()
+func (w *authzFixture) networkWithPortGroup() fleet.NetworkID {
+	id := w.definedNetwork()
 	w.exec(`UPDATE networks SET spec = '{"mode":"isolated","portGroups":[{"name":"voice"}]}' WHERE id = $1`, id)
 	return id
 }

@@ -17,7 +17,7 @@ func (w *authzFixture) network() fleet.NetworkID {
 
 // job returns a job for a VM of project red on h1. state is "queued", or "running" with epoch 7.
 func (w *authzFixture) job(state string) fleet.JobID {
-	id := testkit.Order{Host: w.h1, Project: w.red, Kind: fleet.VMShutdown, Subject: fleet.SubjectVM(w.vm()), Name: "red-vm", By: "mia", State: fleet.JobState(state)}.Add(w.t, w.pool)
+	id := testkit.TaskWithJob{Host: w.h1, Project: w.red, Kind: fleet.VMShutdown, Subject: fleet.SubjectVM(w.vm()), Name: "red-vm", By: "mia", State: fleet.JobState(state)}.Add(w.t, w.pool)
 	w.exec(`UPDATE jobs SET epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, id)
 	return fleet.JobID(id)
 }
@@ -36,7 +36,7 @@ func (w *authzFixture) volume() control.Volume {
 }
 
 // foreignVolume returns a volume of the given format.
-func (w *authzFixture) foreignVolume(format string) control.Volume {
+func (w *authzFixture) volumeOfFormat(format string) control.Volume {
 	name := w.name("foreign") + "." + format
 	w.addVolume(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"`+format+`","capacityBytes":1048576,"appliance":{"disks":[{"format":"`+format+`","sizeBytes":1048576}]}}`)
 	return control.Volume{PoolID: w.nfs, Volume: name}
@@ -52,7 +52,7 @@ func (w *authzFixture) stoppedVMWithDisk() fleet.VMID {
 // export returns a finished export of a VM of project red.
 func (w *authzFixture) export() fleet.ExportID {
 	id, of := fleet.NewID[fleet.ExportID](), w.volume()
-	order := testkit.Order{Host: w.h1, Project: w.red, Kind: fleet.VolumeExport, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}), Name: of.Volume, By: "mia", State: fleet.JobDone}.Add(w.t, w.pool)
+	order := testkit.TaskWithJob{Host: w.h1, Project: w.red, Kind: fleet.VolumeExport, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}), Name: of.Volume, By: "mia", State: fleet.JobDone}.Add(w.t, w.pool)
 	w.exec(`INSERT INTO exports (id, vm_id, project_id, task_id, pool_id, host_id, volume, format, created_by, expires_at)
 		VALUES ($1, $2, $3, (SELECT task_id FROM jobs WHERE id = $4), $5, $6, $7, 'ova', 'mia', now() + interval '1 day')`, id, w.vm(), w.red, order, of.PoolID, w.h1, of.Volume)
 	return id
@@ -90,7 +90,7 @@ func (w *authzFixture) startImage() fleet.StartImageID {
 }
 
 // vmWithoutDisks returns a VM without disks; a template of it needs no job.
-func (w *authzFixture) vmWithoutDisks() control.OfVM { return control.OfVM{VMID: w.vm()} }
+func (w *authzFixture) vmWithoutDisks() control.TemplateSource { return control.TemplateSource{VMID: w.vm()} }
 
 // template returns a version of a template that project red owns.
 func (w *authzFixture) template() control.TemplateVersion {

@@ -20,10 +20,10 @@ import (
 // useCase is one entry of the table. may lists the permitted actors by their names in authzFixture.actors; an actor
 // with "?" is not tested. with returns the arguments, new for each call: objects of project red, or mia's own.
 type useCase struct {
-	may  string
-	with func(w *authzFixture) []any
+	permitted  string
+	args func(w *authzFixture) []any
 	// without returns arguments with bad credentials, for use cases that authenticate their caller.
-	without func(w *authzFixture) []any
+	badArgs func(w *authzFixture) []any
 }
 
 // Permitted actors. These lists are the specification; they do not depend on package policy.
@@ -81,7 +81,7 @@ func newAuthzFixture(t *testing.T) *authzFixture {
 	w.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '8796093022208')`)
 	w.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'found-1', '{"power":"running"}')`, w.h1, foundID)
 	newcomer := w.addUser("nina", fleet.RoleAdmin)
-	newcomer.MustChange = true
+	newcomer.MustChangePassword = true
 	w.actors = map[string]fleet.Actor{
 		"nobody": anonymous, "newcomer": newcomer, "roleless": w.addUser("ron", fleet.RoleNone),
 		"stranger": w.stranger, "viewer": w.viewer, "member": w.member, "watcher": w.addUser("wes", fleet.RoleViewer),
@@ -161,8 +161,8 @@ func TestNoEmbeddedMethodIsShadowed(t *testing.T) {
 // which must not change, then as each permitted actor with new objects.
 func (w *authzFixture) checkCase(name string, method reflect.Value, entry useCase) {
 	w.t.Helper()
-	may := strings.Fields(entry.may)
-	args := entry.with(w)
+	may := strings.Fields(entry.permitted)
+	args := entry.args(w)
 	before := w.changeMarks()
 	for who := range w.actors {
 		if slices.Contains(may, who) || slices.Contains(may, who+"?") {
@@ -171,12 +171,12 @@ func (w *authzFixture) checkCase(name string, method reflect.Value, entry useCas
 		out, err := w.call(name, method, who, args)
 		switch {
 		case who == "alien" && fleet.CodeOf(err) == fleet.Conflict: // another host's job does not exist for the agent
-		case !refusal(err):
+		case !refusalError(err):
 			w.t.Errorf("%s permits %s: %v", name, who, err)
 		case w.changeMarks() != before:
 			w.t.Errorf("%s refuses %s after a change", name, who)
 			before = w.changeMarks()
-		case slices.ContainsFunc(out, func(x any) bool { return x != nil && !reflect.ValueOf(x).IsZero() && !empty(x) }):
+		case slices.ContainsFunc(out, func(x any) bool { return x != nil && !reflect.ValueOf(x).IsZero() && !isEmptyResult(x) }):
 			w.t.Errorf("%s refuses %s with an answer: %+v", name, who, out)
 		}
 	}
@@ -184,12 +184,12 @@ func (w *authzFixture) checkCase(name string, method reflect.Value, entry useCas
 		if !slices.Contains(may, who) {
 			continue
 		}
-		if entry.without != nil {
-			if _, err := w.call(name, method, who, entry.without(w)); !refusal(err) {
+		if entry.badArgs != nil {
+			if _, err := w.call(name, method, who, entry.badArgs(w)); !refusalError(err) {
 				w.t.Errorf("%s permits %s with bad credentials: %v", name, who, err)
 			}
 		}
-		out, err := w.call(name, method, who, entry.with(w))
+		out, err := w.call(name, method, who, entry.args(w))
 		if err != nil {
 			w.t.Errorf("%s refuses %s: %v", name, who, err)
 		}
@@ -213,12 +213,12 @@ func (w *authzFixture) checkRevealsNothing(name string, out []any) {
 	}
 }
 
-func empty(x any) bool {
+func isEmptyResult(x any) bool {
 	v := reflect.ValueOf(x)
 	return (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }
 
-func refusal(err error) bool {
+func refusalError(err error) bool {
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.Forbidden, fleet.NotFound:
 		return true

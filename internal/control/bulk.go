@@ -33,26 +33,26 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 	if err := checkMany(a, ids); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderMany(ctx, a, bulkOrder{
-		kind: act.Job(), action: "vms." + string(act), right: policy.VMUse, ids: ids,
-		check:      func(vm fleet.VMView) error { return allowed(vm, act) },
-		startOrder: fleet.PlaceIn(act),
+	return c.addBulkTask(ctx, a, bulkRequest{
+		kind: act.Job(), action: "vms." + string(act), permission: policy.VMUse, ids: ids,
+		refuse:      func(vm fleet.VMView) error { return checkAllowed(vm, act) },
+		startOrder: fleet.BulkPosition(act),
 	})
 }
 
 // bulkOrder is a request that concerns many VMs.
-type bulkOrder struct {
+type bulkRequest struct {
 	kind   fleet.JobKind
 	action string // audit action
-	right  policy.Permission
+	permission  policy.Permission
 	ids    []fleet.VMID
-	check  func(fleet.VMView) error // refuses a VM by its state in the database at the time of the request
+	refuse  func(fleet.VMView) error // refuses a VM by its state in the database at the time of the request
 	// Start order (stage and wait in seconds); nil: all at once.
 	startOrder  func(fleet.VMPolicy) (startOrder, wait int)
 	afterInsert func(q *db.Queries, parent fleet.TaskID) error // stores further rows for the task; nil: nothing
 }
 
-func (c *Control) orderMany(ctx context.Context, a fleet.Actor, in bulkOrder) (fleet.Task, error) {
+func (c *Control) addBulkTask(ctx context.Context, a fleet.Actor, in bulkRequest) (fleet.Task, error) {
 	var task fleet.Task
 	var forbidden *fleet.Error
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
@@ -116,7 +116,7 @@ func visibleVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.V
 
 // childSteps makes one child per VM. A child that in.check refuses, or for which a permission is missing, stores the
 // refusal. forbidden is the first refusal for a missing permission.
-func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkOrder) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
+func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkRequest) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
 	vms, err := visibleVMs(ctx, q, a, in.ids)
 	if err != nil {
 		return steps, nil, err
@@ -141,7 +141,7 @@ func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkOrder)
 		subject, name, project := fleet.SubjectVM(id), vm.Name, vm.ProjectID
 		err := store.NotFound(pgx.ErrNoRows, "VM")
 		if visible {
-			err = store.FirstError(policy.Check(a, in.right, project), func() error { return in.check(vm) })
+			err = store.FirstError(policy.Check(a, in.permission, project), func() error { return in.refuse(vm) })
 		} else if subject, name = "", string(id); steps.ProjectID != nil {
 			project = *steps.ProjectID
 		}
@@ -155,7 +155,7 @@ func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkOrder)
 		steps.Names, steps.Projects, steps.Errors = append(steps.Names, name), append(steps.Projects, string(project)), append(steps.Errors, note)
 	}
 	if in.startOrder != nil {
-		stages(&steps, vms, in.startOrder)
+		setStages(&steps, vms, in.startOrder)
 	}
 	steps.Name = fmt.Sprintf("%d VMs", len(seen))
 	if len(seen) == 1 {
@@ -166,7 +166,7 @@ func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkOrder)
 
 // stages sets the stages of the children that were not refused. A stage starts when all children of earlier stages have
 // ended and the longest wait of the previous stage is over.
-func stages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, startOrder func(fleet.VMPolicy) (startOrder, wait int)) {
+func setStages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, startOrder func(fleet.VMPolicy) (startOrder, wait int)) {
 	waits := map[int]int{} // longest wait in seconds, by start order
 	at := make([]int, len(steps.Ids))
 	for i, subject := range steps.Subjects {
@@ -199,7 +199,7 @@ func (c *Control) BeginTasks(ctx context.Context, a fleet.Actor) error {
 		return err
 	}
 	for {
-		n, err := c.startSome(ctx)
+		n, err := c.startPendingChildren(ctx)
 		if err != nil || n == 0 {
 			return err
 		}
@@ -207,7 +207,7 @@ func (c *Control) BeginTasks(ctx context.Context, a fleet.Actor) error {
 }
 
 // startSome starts a few pending children and returns their number.
-func (c *Control) startSome(ctx context.Context) (n int, err error) {
+func (c *Control) startPendingChildren(ctx context.Context) (n int, err error) {
 	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
 		pending, err := q.PendingTasks(ctx)
@@ -218,8 +218,8 @@ func (c *Control) startSome(ctx context.Context) (n int, err error) {
 		slices.SortFunc(pending, func(x, y db.PendingTasksRow) int { return strings.Compare(string(x.Subject), string(y.Subject)) })
 		actors := map[fleet.UserID]fleet.Actor{}
 		for _, p := range pending {
-			err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error { return c.startChild(store.Within(ctx, sub), db.New(sub), actors, p) })
-			note, refused := c.refusalNote(ctx, p, store.Err(err))
+			err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error { return c.startChild(store.WithTx(ctx, sub), db.New(sub), actors, p) })
+			note, refused := c.refusalText(ctx, p, store.Err(err))
 			if !refused {
 				return err
 			}
@@ -255,7 +255,7 @@ func (c *Control) startChild(ctx context.Context, q *db.Queries, actors map[flee
 		return err
 	}
 	if p.Kind == fleet.VMApply {
-		return c.beginVM(ctx, q, a, p)
+		return c.createPendingVM(ctx, q, a, p)
 	}
 	if _, alike := childRunners[p.Kind]; alike {
 		return c.runChild(ctx, q, a, p)
@@ -292,7 +292,7 @@ func currentActor(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fl
 
 // refusalNote returns the error text stored for a refused child. refused is false for temporary faults and for faults
 // that concern all children: those children are retried.
-func (c *Control) refusalNote(ctx context.Context, p db.PendingTasksRow, err error) (note string, refused bool) {
+func (c *Control) refusalText(ctx context.Context, p db.PendingTasksRow, err error) (note string, refused bool) {
 	var refusal *fleet.Error
 	var pg *pgconn.PgError
 	const deadlock = "40P01"

@@ -31,9 +31,9 @@ func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, 
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderMany(ctx, a, bulkOrder{
-		kind: fleet.VMApply, action: "vms.edit", right: policy.VMChange, ids: ids,
-		check: func(vm fleet.VMView) error { _, _, err := editedBy(edit, vm); return err },
+	return c.addBulkTask(ctx, a, bulkRequest{
+		kind: fleet.VMApply, action: "vms.edit", permission: policy.VMChange, ids: ids,
+		refuse: func(vm fleet.VMView) error { _, _, err := applyBulkEdit(edit, vm); return err },
 		afterInsert: func(q *db.Queries, id fleet.TaskID) error {
 			return q.AddTaskEdit(ctx, db.AddTaskEditParams{TaskID: id, Edit: text})
 		},
@@ -57,12 +57,12 @@ func checkMany(a fleet.Actor, ids []fleet.VMID) error {
 
 // editedBy returns the VM after the edit and the changed fields. It refuses edits that no VM in this state allows; it
 // does not check the host.
-func editedBy(edit fleet.BulkEdit, old fleet.VMView) (vm fleet.VMView, changes []fleet.Change, err error) {
+func applyBulkEdit(edit fleet.BulkEdit, old fleet.VMView) (vm fleet.VMView, changes []fleet.Change, err error) {
 	if ok, why := old.Allows(fleet.ActEdit); !ok {
 		return vm, nil, fleet.Errorf(fleet.Conflict, "%s", why)
 	}
 	vm = old
-	if vm.VM, err = edit.On(old.VM); err != nil {
+	if vm.VM, err = edit.ApplyTo(old.VM); err != nil {
 		return vm, nil, err
 	}
 	changes = old.Diff(vm.VM)
@@ -110,7 +110,7 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 		if visible {
 			err = store.FirstError(policy.Check(a, policy.VMChange, vm.ProjectID), func() (err error) {
 				var to fleet.VMView
-				if to, changes, err = editedBy(edit, vm); err == nil {
+				if to, changes, err = applyBulkEdit(edit, vm); err == nil {
 					err = checkReserved(a, vm.Spec, to.Spec)
 				}
 				return err
@@ -127,7 +127,7 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 			return out, err
 		case len(changes) == 0:
 			out.Same++
-		case slices.ContainsFunc(changes, func(c fleet.Change) bool { return c.When == fleet.NextBoot }):
+		case slices.ContainsFunc(changes, func(c fleet.Change) bool { return c.When == fleet.WhenNextBoot }):
 			out.NextBoot++
 		default:
 			out.Now++
@@ -151,7 +151,7 @@ func runEditChild(ctx context.Context, q *db.Queries, a fleet.Actor, from macPoo
 	if err != nil {
 		return err
 	}
-	to, err := edit.On(old.VM)
+	to, err := edit.ApplyTo(old.VM)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 // DeleteVMs deletes many VMs, each as by DeleteVM.
 func (c *Control) DeleteVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, disks bool) (fleet.Task, error) {
-	return c.orderEach(ctx, a, policy.VMChange, "vms.delete", fleet.VMDelete, ids, disks, func(vm fleet.VMView) error { return checkRemovableVM(vm, disks) })
+	return c.addBulkTaskWithInput(ctx, a, policy.VMChange, "vms.delete", fleet.VMDelete, ids, disks, func(vm fleet.VMView) error { return checkRemovableVM(vm, disks) })
 }
 
 // SnapshotVMs takes a snapshot of many VMs, each as by TakeSnapshot. Memory is included only for running VMs.
@@ -21,7 +21,7 @@ func (c *Control) SnapshotVMs(ctx context.Context, a fleet.Actor, ids []fleet.VM
 	if err := in.check(); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderEach(ctx, a, policy.VMChange, "vms.snapshot", fleet.VMSnapshot, ids, in, func(vm fleet.VMView) error { return refusal(vm.AllowsTake(nil)) })
+	return c.addBulkTaskWithInput(ctx, a, policy.VMChange, "vms.snapshot", fleet.VMSnapshot, ids, in, func(vm fleet.VMView) error { return refusalError(vm.AllowsTake(nil)) })
 }
 
 // MigrateVMs migrates many VMs that are off to another host, each as by MigrateVM.
@@ -29,11 +29,11 @@ func (c *Control) MigrateVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMI
 	if err := in.check(); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderEach(ctx, a, policy.InfraChange, "vms.leave", fleet.VMMigrate, ids, in, func(vm fleet.VMView) error { return refusal(vm.AllowsMigrate(nil, nil)) })
+	return c.addBulkTaskWithInput(ctx, a, policy.InfraChange, "vms.leave", fleet.VMMigrate, ids, in, func(vm fleet.VMView) error { return refusalError(vm.AllowsMigrate(nil, nil)) })
 }
 
 // orderEach writes a task with one child per VM and stores the input with the task until all children have started.
-func (c *Control) orderEach(ctx context.Context, a fleet.Actor, right policy.Permission, action string, kind fleet.JobKind, ids []fleet.VMID, input any,
+func (c *Control) addBulkTaskWithInput(ctx context.Context, a fleet.Actor, right policy.Permission, action string, kind fleet.JobKind, ids []fleet.VMID, input any,
 	check func(fleet.VMView) error,
 ) (fleet.Task, error) {
 	if err := policy.Check(a, right, ""); err != nil {
@@ -46,8 +46,8 @@ func (c *Control) orderEach(ctx context.Context, a fleet.Actor, right policy.Per
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderMany(ctx, a, bulkOrder{
-		kind: kind, action: action, right: policy.VMChange, ids: ids, check: check,
+	return c.addBulkTask(ctx, a, bulkRequest{
+		kind: kind, action: action, permission: policy.VMChange, ids: ids, refuse: check,
 		afterInsert: func(q *db.Queries, id fleet.TaskID) error {
 			return q.AddTaskEdit(ctx, db.AddTaskEditParams{TaskID: id, Edit: text})
 		},
@@ -58,17 +58,17 @@ func (c *Control) orderEach(ctx context.Context, a fleet.Actor, right policy.Per
 // the request.
 var childRunners = map[fleet.JobKind]func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error{
 	fleet.VMDelete: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error {
-		return runWith(input, func(disks bool) (fleet.Task, error) { return c.DeleteVM(ctx, a, id, disks, name) })
+		return decodeAndRun(input, func(disks bool) (fleet.Task, error) { return c.DeleteVM(ctx, a, id, disks, name) })
 	},
 	fleet.VMSnapshot: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, input json.RawMessage) error {
-		return runWith(input, func(in NewSnapshot) (fleet.Task, error) { return c.TakeSnapshot(ctx, a, id, in) })
+		return decodeAndRun(input, func(in NewSnapshot) (fleet.Task, error) { return c.TakeSnapshot(ctx, a, id, in) })
 	},
 	fleet.VMMigrate: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, input json.RawMessage) error {
-		return runWith(input, func(in MigrateVM) (fleet.Task, error) { return c.MigrateVM(ctx, a, id, in) })
+		return decodeAndRun(input, func(in MigrateVM) (fleet.Task, error) { return c.MigrateVM(ctx, a, id, in) })
 	},
 }
 
-func runWith[T any](input json.RawMessage, do func(T) (fleet.Task, error)) error {
+func decodeAndRun[T any](input json.RawMessage, do func(T) (fleet.Task, error)) error {
 	var in T
 	if err := json.Unmarshal(input, &in); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (c *Control) runChild(ctx context.Context, q *db.Queries, a fleet.Actor, p 
 }
 
 // NamedVMs returns the given VMs that the actor sees, in the given order. Pages use it to show the VMs of a bulk task.
-func (c *Control) NamedVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID) ([]fleet.VMView, error) {
+func (c *Control) VMsByID(ctx context.Context, a fleet.Actor, ids []fleet.VMID) ([]fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return nil, err
 	}

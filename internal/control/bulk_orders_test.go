@@ -11,7 +11,7 @@ import (
 func TestBulkDeleteNeedsPermission(t *testing.T) {
 	s := newTaskFixture(t)
 	off, on, kept := s.vm("off", fleet.Stopped), s.vm("on", fleet.Running), s.vm("kept", fleet.Stopped)
-	if _, err := s.GuardVM(t.Context(), chief, kept.ID, control.ProtectVM{Protected: true}); err != nil {
+	if _, err := s.SetVMProtection(t.Context(), chief, kept.ID, control.ProtectVM{Protected: true}); err != nil {
 		t.Fatal(err)
 	}
 	ids := []fleet.VMID{off.ID, on.ID, kept.ID}
@@ -29,7 +29,7 @@ func TestBulkDeleteNeedsPermission(t *testing.T) {
 	}
 	s.endJob(off.ID, "done")
 	s.endJob(on.ID, "done")
-	s.settledAs(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 2, Failed: 1, Refused: 1})
+	s.wantTask(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 2, Failed: 1, Refused: 1})
 	if got := s.get(kept.ID); got.DeletedAt != nil {
 		t.Error("a protected VM is deleted with others")
 	}
@@ -52,7 +52,7 @@ func TestBulkSnapshotIsOneTask(t *testing.T) {
 	}
 	s.endJob(a.ID, "done")
 	s.endJob(b.ID, "done")
-	s.settledAs(task.ID, fleet.JobDone, 100, fleet.Steps{Done: 2})
+	s.wantTask(task.ID, fleet.JobDone, 100, fleet.Steps{Done: 2})
 }
 
 func TestBulkColdMigrationIsOneTask(t *testing.T) {
@@ -71,7 +71,7 @@ func TestBulkColdMigrationIsOneTask(t *testing.T) {
 	s.beginTasks()
 	w := s.onlyJob(s.h1, fleet.VMMigrate)
 	s.finishReceives(2)
-	s.stop(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Absent}})
+	s.finishWith(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Absent}})
 	if now := s.get(v.ID); now.HostID != s.h2 {
 		t.Errorf("it is on %s", now.HostName)
 	}

@@ -61,7 +61,7 @@ func (s *projectFixture) endJob(vm fleet.VMID, state string) {
 	s.exec(`UPDATE jobs SET state = $2, ended_at = now() WHERE subject = $1 AND state = 'running'`, fleet.SubjectVM(vm), state)
 }
 
-func (s *projectFixture) settledAs(id fleet.TaskID, state fleet.JobState, progress int, steps fleet.Steps) {
+func (s *projectFixture) wantTask(id fleet.TaskID, state fleet.JobState, progress int, steps fleet.Steps) {
 	s.t.Helper()
 	got, err := s.GetTask(s.t.Context(), s.member, id)
 	if err != nil || got.State != state || got.Progress != progress || got.Steps == nil || *got.Steps != steps || (got.EndedAt != nil) != state.Ended() {
@@ -88,7 +88,7 @@ func TestBulkActionIsOneTask(t *testing.T) {
 	if got, want := s.childStates(task.ID), "b queued, off failed, "+string(foreign)+" failed, a queued"; got != want {
 		t.Errorf("the task's children are %s, want %s", got, want)
 	}
-	s.settledAs(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 2, Failed: 2, Refused: 2})
+	s.wantTask(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 2, Failed: 2, Refused: 2})
 	s.beginTasks()
 	s.beginTasks() // no child is pending any more
 	if n := s.count("jobs"); n != before+2 {
@@ -98,9 +98,9 @@ func TestBulkActionIsOneTask(t *testing.T) {
 		t.Errorf("%d audit lines, want one per VM", n)
 	}
 	s.endJob(a.ID, "done")
-	s.settledAs(task.ID, fleet.JobRunning, 75, fleet.Steps{Queued: 1, Done: 1, Failed: 2, Refused: 2})
+	s.wantTask(task.ID, fleet.JobRunning, 75, fleet.Steps{Queued: 1, Done: 1, Failed: 2, Refused: 2})
 	s.endJob(b.ID, "failed")
-	s.settledAs(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 1, Failed: 3, Refused: 2})
+	s.wantTask(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 1, Failed: 3, Refused: 2})
 
 	// Lists show only the parent task; a VM's page shows the VM's child task.
 	tasks := func(a fleet.Actor, filter string) int {
@@ -116,7 +116,7 @@ func TestBulkActionIsOneTask(t *testing.T) {
 			t.Errorf("%q shows %d tasks, want %d", filter, n, want)
 		}
 	}
-	history, err := s.VMEvents(t.Context(), s.member, a.ID)
+	history, err := s.VMHistory(t.Context(), s.member, a.ID)
 	if err != nil || history.Jobs[0].Parent != task.ID {
 		t.Errorf("the VM's own history lacks it: %+v %v", history.Jobs, err)
 	}
@@ -278,7 +278,7 @@ func TestBulkChildCheckedWhenItRuns(t *testing.T) {
 	if got := s.childStates(task.ID); got != "web failed, db queued" {
 		t.Error(got)
 	}
-	s.settledAs(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 1, Failed: 1, Refused: 1})
+	s.wantTask(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 1, Failed: 1, Refused: 1})
 }
 
 func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
@@ -318,7 +318,7 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 		t.Errorf("a single request does not join the queued child: %+v", joined)
 	}
 	s.endJob(vm.ID, "done")
-	s.settledAs(task.ID, fleet.JobDone, 100, fleet.Steps{Done: 1})
+	s.wantTask(task.ID, fleet.JobDone, 100, fleet.Steps{Done: 1})
 }
 
 func TestCancelBulkTaskCancelsPendingChildren(t *testing.T) {
@@ -342,7 +342,7 @@ func TestCancelBulkTaskCancelsPendingChildren(t *testing.T) {
 	}
 	s.wantRefused("twice", fleet.Conflict, "No job of this task is waiting", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
 	s.endJob(vms[1].ID, "done")
-	s.settledAs(task.ID, fleet.JobCancelled, 100, fleet.Steps{Done: 1, Cancelled: 2})
+	s.wantTask(task.ID, fleet.JobCancelled, 100, fleet.Steps{Done: 1, Cancelled: 2})
 
 	// One child is cancelled while it is pending.
 	task, _ = s.bulkShutdown("one", "two")
@@ -381,9 +381,9 @@ func TestBulkChildrenStartOnce(t *testing.T) {
 	if n, audits := s.count("jobs"), s.count("audit WHERE action = 'vm.shutdown'"); n != len(names) || audits != n {
 		t.Errorf("%d jobs and %d lines in the audit, want %d", n, audits, len(names))
 	}
-	s.settledAs(task.ID, fleet.JobQueued, 0, fleet.Steps{Queued: len(names)})
+	s.wantTask(task.ID, fleet.JobQueued, 0, fleet.Steps{Queued: len(names)})
 	s.exec(`UPDATE jobs SET state = 'done', ended_at = now()`)
-	s.settledAs(task.ID, fleet.JobDone, 100, fleet.Steps{Done: len(names)})
+	s.wantTask(task.ID, fleet.JobDone, 100, fleet.Steps{Done: len(names)})
 	s.exec(`DO $$ BEGIN -- as if it had been asked for in 2017
 		PERFORM set_config('session_replication_role', 'replica', true);
 		UPDATE jobs SET task_id = '015' || substr(task_id, 4);

@@ -40,7 +40,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	if err != nil {
 		return nil, err
 	}
-	sharers, err := sharedElsewhere(ctx, q, spec, pools)
+	sharers, err := localVolumeSharers(ctx, q, spec, pools)
 	if err != nil {
 		return nil, err
 	}
@@ -79,13 +79,13 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	hosts := make([]placement.Host, len(rows))
 	for i, r := range rows {
 		h := placement.Host{
-			ID: r.ID, Name: r.Name, Phase: store.HostPhase(r.SeenAt, r.LookedAt, store.Reported(r.Reported, r.Connected), r.Conflict, r.Now), Error: cmp.Or(r.Error, fleet.NoLook),
-			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID].Mib, CommittedCPUs: committed[r.ID].Cpus, Networks: r.Networks, NICs: room[r.ID], Lacks: map[string]string{},
-			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{}, Apart: map[fleet.Volref]string{},
+			ID: r.ID, Name: r.Name, Phase: store.HostPhase(r.SeenAt, r.LookedAt, store.ConnectedIfReported(r.Reported, r.Connected), r.Conflict, r.Now), Error: cmp.Or(r.Error, fleet.StaleInventoryError),
+			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID].Mib, CommittedCPUs: committed[r.ID].Cpus, Networks: r.Networks, NICs: room[r.ID], Unsupported: map[string]string{},
+			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{}, SharedElsewhere: map[fleet.Volref]string{},
 		}
-		h.Parts, h.Devices = r.VmFields, devices[r.ID]
+		h.AgentFields, h.Devices = r.VmFields, devices[r.ID]
 		h.Processors, h.ReservedCPU, h.Taints = int(r.Processors), reserved[r.ID], r.Taints
-		h.NoModel, h.Limited = r.LacksModel, limited
+		h.LacksCPUModel, h.BandwidthLimited = r.LacksModel, limited
 		if err := json.Unmarshal(r.Labels, &h.Labels); err != nil {
 			return nil, fmt.Errorf("read the labels of host %s: %w", r.Name, err)
 		}
@@ -97,7 +97,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 			if g.Value != "" {
 				g.Field += "=" + g.Value
 			}
-			h.Lacks[g.Field] = g.Why
+			h.Unsupported[g.Field] = g.Why
 		}
 		if err := json.Unmarshal(r.HugePages, &h.HugePages); err != nil {
 			return nil, fmt.Errorf("read the huge pages of host %s: %w", r.Name, err)
@@ -110,7 +110,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 		}
 		for _, p := range pools {
 			if on := h.Pools[p.ID]; p.DeletedAt == nil {
-				on.Name, on.FreeBytes = p.Name, on.FreeBytes-pending.of(p, r.ID)
+				on.Name, on.FreeBytes = p.Name, on.FreeBytes-pending.on(p, r.ID)
 				h.Pools[p.ID] = on
 			}
 		}
@@ -121,7 +121,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 		}
 		for ref, all := range sharers {
 			if k := slices.IndexFunc(all, func(v db.VolumeSharersRow) bool { return v.HostID != r.ID }); k >= 0 {
-				h.Apart[ref] = all[k].Name
+				h.SharedElsewhere[ref] = all[k].Name
 			}
 		}
 		hosts[i] = h
@@ -159,7 +159,7 @@ func (c pendingBytes) add(id fleet.PoolID, host fleet.HostID, bytes int64) {
 }
 
 // of returns the pending bytes of a pool on a host; for a shared pool, the pending bytes of all hosts.
-func (c pendingBytes) of(p db.Pool, host fleet.HostID) int64 {
+func (c pendingBytes) on(p db.Pool, host fleet.HostID) int64 {
 	if !p.Spec.Shared {
 		return c[p.ID][host]
 	}
@@ -190,14 +190,14 @@ func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, requeste
 			out[r.HostID] = map[string]placement.Device{}
 		}
 		out[r.HostID][r.Device] = placement.Device{
-			VM: r.VM, Stays: strings.HasPrefix(r.Device, "pci/") && r.Iommu == "", VMs: int(r.Vms), Max: int(r.Most), Busy: r.Busy,
+			VM: r.VM, NoIOMMUGroup: strings.HasPrefix(r.Device, "pci/") && r.Iommu == "", VMs: int(r.Vms), Max: int(r.Most), HostUse: r.Busy,
 		}
 	}
 	return out, err
 }
 
 // withHost returns the devices; each device without a host gets the given host.
-func withHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
+func fillHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
 	out := slices.Clone(devices)
 	for i := range out {
 		out[i].HostID = cmp.Or(out[i].HostID, host)

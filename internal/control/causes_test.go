@@ -43,7 +43,7 @@ func TestAttentionHasOneRowPerCause(t *testing.T) {
 			map[bool]string{true: "cannot open " + name + ".qcow2: No space left on device", false: "no firmware"}[name != "b"])
 	}
 	for _, name := range []string{"d1", "d2"} {
-		s.driftedVM(name, fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")})
+		s.driftedVM(name, fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: rawJSON("3")})
 	}
 	s.exec(`DELETE FROM jobs`)
 	s.exec(`DELETE FROM tasks`)
@@ -83,7 +83,7 @@ func TestTenantDashboardCountsAreConsistent(t *testing.T) {
 		t.Errorf("with offline hosts a member reads %q", rows)
 	}
 	o, err := s.Overview(t.Context(), s.member)
-	if err != nil || o.VMsInNeed != 1 || o.StorageBytes != 0 || o.CPUThreads != 0 {
+	if err != nil || o.VMsNeedingAttention != 1 || o.StorageBytes != 0 || o.CPUThreads != 0 {
 		t.Errorf("a member's totals are %+v, %v", o, err)
 	}
 }

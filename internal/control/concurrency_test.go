@@ -133,7 +133,7 @@ func TestConcurrentFinishesSurviveLockedRow(t *testing.T) {
 			if fleet.CodeOf(errs[i]) != bad.want || state != fleet.JobRunning || power != "unseen" {
 				t.Errorf("host %d got %v, its task is %s and its VM %s; want a refusal of kind %s", i, errs[i], state, power, bad.want)
 			}
-		} else if errs[i] != nil || state != fleet.JobDone || power != "stopped" || answers[i].Again != (i == changed) {
+		} else if errs[i] != nil || state != fleet.JobDone || power != "stopped" || answers[i].Requeued != (i == changed) {
 			t.Errorf("host %d got %+v, %v, its task is %s and its VM %s", i, answers[i], errs[i], state, power)
 		}
 	}

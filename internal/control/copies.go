@@ -34,7 +34,7 @@ const noCopyToSend = "No online host has an unchanged copy of the image, or none
 
 // copyImage is a request for an image copy: one host copies between two of its pools, or receives the file from another
 // host.
-type copyImage struct {
+type imageCopyRequest struct {
 	version fleet.ImageVersion
 	source  query.CopyOn
 	host    query.HostRef // the destination host
@@ -43,22 +43,22 @@ type copyImage struct {
 	shared  bool // whether the destination pool is shared
 }
 
-func (o copyImage) job() volumeJob {
+func (o imageCopyRequest) volumeJob() volumeJob {
 	if o.from.ID != "" {
 		return volumeJob{
 			kind: fleet.VolumeReceive, ref: o.ref, host: o.host, detail: fmt.Sprintf("of %s in pool %s on %s", o.source.Volume, o.source.PoolName, o.from.Name),
-			order: fleet.VolumeOrder{TakesBytes: cmp.Or(o.source.AllocBytes, o.version.CapacityBytes), Checksum: o.checksum()},
+			args: fleet.VolumeParams{TakesBytes: cmp.Or(o.source.AllocBytes, o.version.CapacityBytes), Checksum: o.checksum()},
 		}
 	}
-	order := fleet.VolumeOrder{Source: o.source.Volume, TakesBytes: cmp.Or(o.source.AllocBytes, o.version.CapacityBytes)}
+	order := fleet.VolumeParams{Source: o.source.Volume, TakesBytes: cmp.Or(o.source.AllocBytes, o.version.CapacityBytes)}
 	if o.source.PoolID != o.ref.PoolID {
 		order.SourcePool = o.source.PoolID
 	}
 	order.Checksum = o.checksum()
-	return volumeJob{kind: fleet.VolumeCopy, ref: o.ref, host: o.host, order: order, detail: "of " + o.source.Volume + " in pool " + o.source.PoolName}
+	return volumeJob{kind: fleet.VolumeCopy, ref: o.ref, host: o.host, args: order, detail: "of " + o.source.Volume + " in pool " + o.source.PoolName}
 }
 
-func (o copyImage) checksum() string {
+func (o imageCopyRequest) checksum() string {
 	if o.version.SHA256 == "" {
 		return ""
 	}
@@ -66,7 +66,7 @@ func (o copyImage) checksum() string {
 }
 
 // on returns the host of the new file in a local pool; empty for a shared pool.
-func (o copyImage) on() fleet.HostID {
+func (o imageCopyRequest) hostOfFile() fleet.HostID {
 	if o.shared {
 		return ""
 	}
@@ -74,8 +74,8 @@ func (o copyImage) on() fleet.HostID {
 }
 
 // add records the pending copy.
-func (o copyImage) add(ctx context.Context, q *db.Queries, a fleet.Actor) error {
-	_, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: o.version.ID, PoolID: o.ref.PoolID, Host: string(o.on()), Volume: o.ref.Volume, AddedBy: a.Name})
+func (o imageCopyRequest) addPendingCopy(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+	_, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: o.version.ID, PoolID: o.ref.PoolID, Host: string(o.hostOfFile()), Volume: o.ref.Volume, AddedBy: a.Name})
 	return err
 }
 
@@ -116,12 +116,12 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 		checks.Add("hostId", "Each host has separate files in this pool. Choose the host.")
 		return fleet.Task{}, checks.Err()
 	}
-	old, err := existingCopy(copies, version.ID, in)
+	old, err := findExistingCopy(copies, version.ID, in)
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	if same := sameBytes(all, *version, in.HostID); same != nil && old == nil {
-		return fleet.Task{}, c.adopt(ctx, a, v, *version, *same)
+	if same := findVolumeWithBytes(all, *version, in.HostID); same != nil && old == nil {
+		return fleet.Task{}, c.registerCopy(ctx, a, v, *version, *same)
 	}
 	order, err := c.findCopy(ctx, copies, *version, in.PoolID, in.HostID)
 	if err != nil {
@@ -131,8 +131,8 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	if old != nil { // replace a copy that is missing or was never completed
 		order.ref.Volume = old.Volume
 	}
-	way, to := transferOf(&order), fleet.Volref{}
-	return c.orderVolumeThen(ctx, a, in.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+	way, to := routeOf(&order), fleet.Volref{}
+	return c.queueVolumeJobAnd(ctx, a, in.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		if _, err := q.LockImage(ctx, id); err != nil {
 			return volumeJob{}, store.NotFound(err, "image")
 		}
@@ -142,21 +142,21 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 				return volumeJob{}, err
 			}
 		}
-		j := o.job()
+		j := o.volumeJob()
 		if j.host, err = findHost(ctx, q, a, j, o.host.ID, nil, false); err != nil {
 			return j, err
 		}
-		way.received(&j)
+		way.markReceiver(&j)
 		to = o.ref
-		return j, o.add(ctx, q, a)
+		return j, o.addPendingCopy(ctx, q, a)
 	}, func(q *db.Queries, task fleet.TaskID) error {
-		return way.send(ctx, q, task, fleet.JobID(task), to)
+		return way.addSender(ctx, q, task, fleet.JobID(task), to)
 	})
 }
 
 // existingCopy returns the version's copy in the destination pool, and refuses if that copy is good or pending. It
 // returns nil if the pool has no copy, or if another file replaced the copy's file.
-func existingCopy(copies query.Copies, version fleet.ImageVersionID, in NewCopy) (*query.CopyOn, error) {
+func findExistingCopy(copies query.Copies, version fleet.ImageVersionID, in NewCopy) (*query.CopyOn, error) {
 	for i, c := range copies {
 		if c.VersionID != version || c.PoolID != in.PoolID || c.HostID != in.HostID {
 			continue
@@ -164,7 +164,7 @@ func existingCopy(copies query.Copies, version fleet.ImageVersionID, in NewCopy)
 		switch {
 		case c.Work != "":
 			return nil, fleet.Errorf(fleet.Conflict, "A task uses the copy in %s. Wait until that task has ended.", c.Where())
-		case c.Offered():
+		case c.Usable():
 			return nil, fleet.Errorf(fleet.Conflict, "The image has a copy in %s already: %s.", c.Where(), c.Volume)
 		case c.State == fleet.CopyMissing:
 			return &copies[i], nil
@@ -175,9 +175,9 @@ func existingCopy(copies query.Copies, version fleet.ImageVersionID, in NewCopy)
 
 // sameBytes returns a volume that is usable as an image, has the version's checksum and is not in the library; nil:
 // none.
-func sameBytes(all []query.VolumeOn, v fleet.ImageVersion, host fleet.HostID) *query.VolumeOn {
+func findVolumeWithBytes(all []query.VolumeOn, v fleet.ImageVersion, host fleet.HostID) *query.VolumeOn {
 	for i, o := range all {
-		if v.SHA256 != "" && o.SHA256 == v.SHA256 && o.On() == host && o.Unfit == "" && o.Published == nil && len(o.Hosts) > 0 {
+		if v.SHA256 != "" && o.SHA256 == v.SHA256 && o.LocalHost() == host && o.Unfit == "" && o.Published == nil && len(o.Hosts) > 0 {
 			return &all[i]
 		}
 	}
@@ -185,9 +185,9 @@ func sameBytes(all []query.VolumeOn, v fleet.ImageVersion, host fleet.HostID) *q
 }
 
 // adopt registers a file with the version's bytes as a copy.
-func (c *Control) adopt(ctx context.Context, a fleet.Actor, image fleet.ImageView, v fleet.ImageVersion, file query.VolumeOn) error {
+func (c *Control) registerCopy(ctx context.Context, a fleet.Actor, image fleet.ImageView, v fleet.ImageVersion, file query.VolumeOn) error {
 	return assign.Pools.Change(ctx, c.store, a, string(file.PoolID), func(q *db.Queries, pool assign.Object) error {
-		if err := idle(ctx, q, file); err != nil {
+		if err := checkVolumeIdle(ctx, q, file); err != nil {
 			return err
 		}
 		if err := addCopy(ctx, q, a, v.ID, file); err != nil {
@@ -199,52 +199,52 @@ func (c *Control) adopt(ctx context.Context, a fleet.Actor, image fleet.ImageVie
 
 // findCopy chooses a host that has the pool and can read a copy of the version. If there is none, it chooses a sending
 // host and a receiving host that has the pool.
-func (c *Control) findCopy(ctx context.Context, copies query.Copies, v fleet.ImageVersion, pool fleet.PoolID, host fleet.HostID) (copyImage, error) {
-	var best *copyImage
-	better := func(o copyImage) {
+func (c *Control) findCopy(ctx context.Context, copies query.Copies, v fleet.ImageVersion, pool fleet.PoolID, host fleet.HostID) (imageCopyRequest, error) {
+	var best *imageCopyRequest
+	better := func(o imageCopyRequest) {
 		if best == nil || best.source.State != fleet.CopyReady && o.source.State == fleet.CopyReady {
 			best = &o
 		}
 	}
 	for _, from := range copies {
-		if !copyReadable(from, v.ID) || host != "" && from.HostID != "" && from.HostID != host {
+		if !isCopyReadable(from, v.ID) || host != "" && from.HostID != "" && from.HostID != host {
 			continue
 		}
-		on, err := c.HostWithBoth(ctx, fleet.SystemActor, from.PoolID, pool, cmp.Or(host, from.HostID))
+		on, err := c.OnlineHostWithPools(ctx, fleet.SystemActor, from.PoolID, pool, cmp.Or(host, from.HostID))
 		if err != nil {
-			return copyImage{}, err
+			return imageCopyRequest{}, err
 		}
 		if on != nil {
-			better(copyImage{version: v, source: from, host: *on})
+			better(imageCopyRequest{version: v, source: from, host: *on})
 		}
 	}
 	if best != nil {
 		return *best, nil
 	}
-	to, err := c.HostWithBoth(ctx, fleet.SystemActor, pool, pool, host)
+	to, err := c.OnlineHostWithPools(ctx, fleet.SystemActor, pool, pool, host)
 	if err != nil {
-		return copyImage{}, err
+		return imageCopyRequest{}, err
 	}
 	for _, from := range copies {
-		if to == nil || !copyReadable(from, v.ID) {
+		if to == nil || !isCopyReadable(from, v.ID) {
 			continue
 		}
-		if sender := senderOf(from, to.ID); sender != nil {
-			better(copyImage{version: v, source: from, host: *to, from: *sender})
+		if sender := findSender(from, to.ID); sender != nil {
+			better(imageCopyRequest{version: v, source: from, host: *to, from: *sender})
 		}
 	}
 	if best == nil {
-		return copyImage{}, fleet.Errorf(fleet.Conflict, "%s, so nothing can be copied.", noCopyToSend)
+		return imageCopyRequest{}, fleet.Errorf(fleet.Conflict, "%s, so nothing can be copied.", noCopyToSend)
 	}
 	return *best, nil
 }
 
-func copyReadable(from query.CopyOn, v fleet.ImageVersionID) bool {
-	return from.VersionID == v && from.Offered() && (from.Work == "" || from.State == fleet.CopyReady)
+func isCopyReadable(from query.CopyOn, v fleet.ImageVersionID) bool {
+	return from.VersionID == v && from.Usable() && (from.Work == "" || from.State == fleet.CopyReady)
 }
 
 // senderOf returns an online host, other than the receiver, that has the copy; nil: none.
-func senderOf(from query.CopyOn, to fleet.HostID) *query.HostRef {
+func findSender(from query.CopyOn, to fleet.HostID) *query.HostRef {
 	if from.On == nil {
 		return nil
 	}
@@ -262,7 +262,7 @@ func freeVolume(ctx context.Context, q *db.Queries, image string, v fleet.ImageV
 	name := plain
 	for n := 2; ; n++ {
 		err := checkNameFree(ctx, q, fleet.Volref{PoolID: in.PoolID, Volume: name}, in.HostID, shared)
-		if err != nil && (!nameRefused(err) || n > 50) || err == nil && !slices.Contains(reserved, name) {
+		if err != nil && (!isNameRefusal(err) || n > 50) || err == nil && !slices.Contains(reserved, name) {
 			return name, err
 		}
 		name = fmt.Sprintf("%d-%s", n, plain)
@@ -271,7 +271,7 @@ func freeVolume(ctx context.Context, q *db.Queries, image string, v fleet.ImageV
 
 // VerifyCopy asks a host that has the copy to compute its checksum.
 func (c *Control) VerifyCopy(ctx context.Context, a fleet.Actor, of ImageCopy) (fleet.Task, error) {
-	v, copy, err := c.copyNamed(ctx, a, of, fleet.ActVerify)
+	v, copy, err := c.getCopy(ctx, a, of, fleet.ActVerify)
 	if err != nil {
 		return fleet.Task{}, err
 	}
@@ -279,14 +279,14 @@ func (c *Control) VerifyCopy(ctx context.Context, a fleet.Actor, of ImageCopy) (
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderVolume(ctx, a, of.PoolID, func(*db.Queries, assign.Object) (volumeJob, error) {
+	return c.queueVolumeJob(ctx, a, of.PoolID, func(*db.Queries, assign.Object) (volumeJob, error) {
 		return j, nil
 	})
 }
 
 // ForgetCopy removes a copy from the library; its file stays.
 func (c *Control) ForgetCopy(ctx context.Context, a fleet.Actor, of ImageCopy) error {
-	v, copy, err := c.copyNamed(ctx, a, of, fleet.ActForget)
+	v, copy, err := c.getCopy(ctx, a, of, fleet.ActForget)
 	if err != nil {
 		return err
 	}
@@ -301,7 +301,7 @@ func (c *Control) ForgetCopy(ctx context.Context, a fleet.Actor, of ImageCopy) e
 // DeleteCopy requests the deletion of a copy's file; confirm must be the file's name. The task id is empty if the copy
 // has no file.
 func (c *Control) DeleteCopy(ctx context.Context, a fleet.Actor, of ImageCopy, confirm string) (task fleet.TaskID, err error) {
-	v, copy, err := c.copyNamed(ctx, a, of, fleet.ActDelete)
+	v, copy, err := c.getCopy(ctx, a, of, fleet.ActDelete)
 	if err != nil {
 		return "", err
 	}
@@ -329,12 +329,12 @@ func forgetCopy(ctx context.Context, q *db.Queries, copy query.CopyOn) error {
 	if err := checkNoOverlays(ctx, q, in); err != nil {
 		return err
 	}
-	_, err := forget(ctx, q, in)
+	_, err := removeCopies(ctx, q, in)
 	return err
 }
 
 // copyNamed returns the named copy if it allows the action.
-func (c *Control) copyNamed(ctx context.Context, a fleet.Actor, of ImageCopy, act fleet.Action) (fleet.ImageView, query.CopyOn, error) {
+func (c *Control) getCopy(ctx context.Context, a fleet.Actor, of ImageCopy, act fleet.Action) (fleet.ImageView, query.CopyOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.ImageView{}, query.CopyOn{}, err
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // settleModel replaces fleet.BaselineModel in the spec by the newest CPU model that all hosts support.
-func settleModel(ctx context.Context, q *db.Queries, spec *fleet.VMSpec) error {
+func resolveCPUModel(ctx context.Context, q *db.Queries, spec *fleet.VMSpec) error {
 	if spec.CPU.Model != fleet.BaselineModel {
 		return nil
 	}

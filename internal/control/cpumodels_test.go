@@ -8,17 +8,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (s *projectFixture) models(host fleet.HostID, models ...string) {
+func (s *projectFixture) setCPUModels(host fleet.HostID, models ...string) {
 	s.t.Helper()
-	s.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpuModels}', to_jsonb($2::text[])), '{inventory,vmFields}', to_jsonb($3::text[])) WHERE id = $1`, host, models, fleet.PartNames())
+	s.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpuModels}', to_jsonb($2::text[])), '{inventory,vmFields}', to_jsonb($3::text[])) WHERE id = $1`, host, models, fleet.OptionalFieldNames())
 }
 
 // A VM with a named CPU model is placed only on a host that supports the model. Hosts whose agents report no models are
 // not excluded.
 func TestPlacementRespectsNamedCPUModel(t *testing.T) {
 	s := newProjectFixture(t)
-	s.models(s.h1, "Nehalem", "qemu64")
-	s.models(s.h2, "EPYC-Rome", "qemu64")
+	s.setCPUModels(s.h1, "Nehalem", "qemu64")
+	s.setCPUModels(s.h2, "EPYC-Rome", "qemu64")
 	made := func(a fleet.Actor, name string, host fleet.HostID, model string) (fleet.VMView, error) {
 		spec := smallSpec
 		spec.CPU.Model = model
@@ -53,8 +53,8 @@ func TestPlacementRespectsNamedCPUModel(t *testing.T) {
 // common models.
 func TestCPUModelProposalsComeFromHosts(t *testing.T) {
 	s := newProjectFixture(t)
-	s.models(s.h1, "Nehalem", "Penryn", "qemu64")
-	s.models(s.h2, "EPYC-Rome", "Penryn", "qemu64")
+	s.setCPUModels(s.h1, "Nehalem", "Penryn", "qemu64")
+	s.setCPUModels(s.h2, "EPYC-Rome", "Penryn", "qemu64")
 	all, err := s.CPUModels(t.Context(), chief)
 	if want := []fleet.CPUModelUse{{Model: "Penryn", Hosts: 2, Of: 2}, {Model: "qemu64", Hosts: 2, Of: 2}, {Model: "EPYC-Rome", Hosts: 1, Of: 2}, {Model: "Nehalem", Hosts: 1, Of: 2}}; err != nil || !slices.Equal(all, want) {
 		t.Errorf("%v %v", all, err)
@@ -68,8 +68,8 @@ func TestCPUModelProposalsComeFromHosts(t *testing.T) {
 // The baseline is resolved to a CPU model when it is requested. The model does not change later.
 func TestCPUBaselineResolvedOnceToCommonModel(t *testing.T) {
 	s := newProjectFixture(t)
-	s.models(s.h1, "Nehalem", "Penryn", "Westmere")
-	s.models(s.h2, "EPYC-Rome", "Nehalem", "Penryn")
+	s.setCPUModels(s.h1, "Nehalem", "Penryn", "Westmere")
+	s.setCPUModels(s.h2, "EPYC-Rome", "Nehalem", "Penryn")
 	spec := smallSpec
 	spec.CPU.Model = fleet.BaselineModel
 	v, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "web", Spec: spec})
@@ -77,7 +77,7 @@ func TestCPUBaselineResolvedOnceToCommonModel(t *testing.T) {
 		t.Fatalf("%q: %v", v.Spec.CPU.Model, err)
 	}
 	s.reportPower(v.ID, fleet.Stopped)
-	s.models(s.h1, "Penryn")
+	s.setCPUModels(s.h1, "Penryn")
 	if now := s.get(v.ID).Spec.CPU.Model; now != "Nehalem" {
 		t.Errorf("it has become %q", now)
 	}

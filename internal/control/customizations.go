@@ -16,7 +16,7 @@ import (
 )
 
 // GivenFirstBoot is a VM's first-boot data as shown to people who may change the VM.
-type GivenFirstBoot struct {
+type FirstBootView struct {
 	fleet.VMFirstBoot
 	Content fleet.FirstBoot `json:"content"`
 	SetAt   time.Time       `json:"setAt"`
@@ -39,7 +39,7 @@ func (in CustomizationInput) check() error {
 	fleet.CheckName(&checks, "name", in.Name)
 	fleet.CheckDescription(&checks, "description", in.Description)
 	firstboot.Check(&checks, "firstBoot", in.FirstBoot, true)
-	names := firstboot.Names(in.FirstBoot)
+	names := firstboot.UserVariables(in.FirstBoot)
 	if len(names) > firstboot.MaxVars {
 		checks.Add("firstBoot", "At most %d variables.", firstboot.MaxVars)
 	}
@@ -60,7 +60,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 		return fleet.Customization{}, err
 	}
 	add := db.AddCustomizationParams{
-		ID: id, Name: in.Name, Description: in.Description, Kind: boot.Kind, Variables: firstboot.Names(boot), ByKey: key, Sealed: sealed, ChangedBy: a.Name,
+		ID: id, Name: in.Name, Description: in.Description, Kind: boot.Kind, Variables: firstboot.UserVariables(boot), ByKey: key, Sealed: sealed, ChangedBy: a.Name,
 	}
 	if add.Variables == nil {
 		add.Variables = []string{}
@@ -83,7 +83,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 			return fleet.Errorf(fleet.Conflict, "There are %d customization specs, which is the maximum. Delete some first.", n)
 		}
 		if err := q.AddCustomization(ctx, add); err != nil {
-			return customizationTaken(err, in.Name)
+			return customizationNameTakenError(err, in.Name)
 		}
 		return store.Audit(ctx, q, a, "customization.create", fleet.SubjectOf(fleet.TypeCustomization, id), in.Name, boot.Kind.Words())
 	})
@@ -106,7 +106,7 @@ func (c *Control) sealCustomization(id fleet.CustomizationID, in CustomizationIn
 	return boot, key, sealed, err
 }
 
-func customizationTaken(err error, name string) error {
+func customizationNameTakenError(err error, name string) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.ConstraintName == "customization_name_taken" {
 		text := "A customization spec named \"" + name + "\" exists already. Choose another name."
@@ -122,7 +122,7 @@ func (c *Control) UpdateCustomization(ctx context.Context, a fleet.Actor, id fle
 	}
 	err := c.lockCustomization(ctx, a, id, func(q *db.Queries, row db.Customization) error {
 		if in.IfGeneration != 0 && in.IfGeneration != row.Generation {
-			return changedMeanwhile("customization spec", row.Generation, in.IfGeneration)
+			return changedMeanwhileError("customization spec", row.Generation, in.IfGeneration)
 		}
 		var had fleet.FirstBoot
 		err := sealer{c.opts.Vault}.open(customizationLabel(id), row.ByKey, row.Sealed, &had)
@@ -134,13 +134,13 @@ func (c *Control) UpdateCustomization(ctx context.Context, a fleet.Actor, id fle
 			return err
 		}
 		to := db.ChangeCustomizationParams{
-			ID: id, Name: in.Name, Description: in.Description, Kind: boot.Kind, Variables: firstboot.Names(boot), ByKey: key, Sealed: sealed, ChangedBy: a.Name,
+			ID: id, Name: in.Name, Description: in.Description, Kind: boot.Kind, Variables: firstboot.UserVariables(boot), ByKey: key, Sealed: sealed, ChangedBy: a.Name,
 		}
 		if to.Variables == nil {
 			to.Variables = []string{}
 		}
 		if err := q.ChangeCustomization(ctx, to); err != nil {
-			return customizationTaken(err, in.Name)
+			return customizationNameTakenError(err, in.Name)
 		}
 		return store.Audit(ctx, q, a, "customization.edit", fleet.SubjectOf(fleet.TypeCustomization, id), in.Name, boot.Kind.Words())
 	})

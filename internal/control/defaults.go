@@ -34,14 +34,14 @@ func (c *Control) VMDefaultsOf(ctx context.Context, a fleet.Actor, project fleet
 		Pool:    fleet.DefaultPool{ID: fleet.PoolID(own.PoolID), Name: own.Pool},
 		Network: fleet.DefaultNetwork{ID: fleet.NetworkID(own.NetworkID), Kind: fleet.NetworkKind(own.NetworkKind), Name: own.Network},
 	}
-	return set.Or(project, pools, networks), nil
+	return set.WithFallbacks(project, pools, networks), nil
 }
 
 // poolsAndNetworks returns all pools and networks with their health, or those of the named host with the host's
 // status.
 func (c *Control) poolsAndNetworks(ctx context.Context, host fleet.HostID) (pools []fleet.PoolView, networks []fleet.NetworkView, err error) {
 	if !fleet.IsID(string(host)) {
-		if pools, err = query.Every(ctx, fleet.SystemActor, fleet.Query{}, c.ListPools); err == nil {
+		if pools, err = query.ReadAllPages(ctx, fleet.SystemActor, fleet.Query{}, c.ListPools); err == nil {
 			networks, err = c.UsableNetworks(ctx, fleet.SystemActor)
 		}
 		return pools, networks, err
@@ -81,7 +81,7 @@ func (c *Control) withDefaults(ctx context.Context, a fleet.Actor, in CreateVM) 
 	}
 	for i, n := range in.Spec.NICs {
 		if noNetwork(n) && d.Network.ID != "" {
-			in.Spec.NICs[i] = n.Onto(d.Network.ID, d.Network.Kind, d.Network.Name)
+			in.Spec.NICs[i] = n.WithNetwork(d.Network.ID, d.Network.Kind, d.Network.Name)
 		}
 	}
 	return in, nil
@@ -104,9 +104,9 @@ func (c *Control) applianceNICs(ctx context.Context, a fleet.Actor, in CreateVM,
 	var out []fleet.NIC
 	for i, n := range nics {
 		if same := fleet.NetworkNamed(in.ProjectID, networks, from.NICs[i].Network); same != nil {
-			out = append(out, n.Onto(same.ID, same.Kind, same.Name))
+			out = append(out, n.WithNetwork(same.ID, same.Kind, same.Name))
 		} else if d.Network.ID != "" {
-			out = append(out, n.Onto(d.Network.ID, d.Network.Kind, d.Network.Name))
+			out = append(out, n.WithNetwork(d.Network.ID, d.Network.Kind, d.Network.Name))
 		}
 	}
 	return out, nil

@@ -66,7 +66,7 @@ func TestNewVMWithoutPoolAndNetworkGetsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.exec(`UPDATE assignments SET status = status || jsonb_build_object('availableBytes', 5000::bigint << 30) WHERE pool_id = $1`, s.nfs)
-	vm, err := s.CarryOut(t.Context(), chief, plan.ID)
+	vm, err := s.ExecutePlan(t.Context(), chief, plan.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (c *Control) readVolume(ctx context.Context, poolActor, a fleet.Actor, of V
 		return end, "", err
 	}
 	at, job := fleet.NewID[fleet.PairID](), fleet.NewID[fleet.JobID]()
-	on, err := anyHost(v, of.HostID)
+	on, err := chooseVolumeHost(v, of.HostID)
 	if err != nil {
 		return end, "", err
 	}
@@ -56,7 +56,7 @@ func (c *Control) readVolume(ctx context.Context, poolActor, a fleet.Actor, of V
 		}
 		subject := fleet.SubjectVolume(fleet.Volref{PoolID: of.PoolID, Volume: of.Volume})
 		if err := q.QueueVolumeRead(ctx, db.QueueVolumeReadParams{
-			ID: job, HostID: on.ID, Subject: subject, Args: fleet.JobArgs{Pair: at, PortalURL: c.opts.PairURL, Volume: &fleet.VolumeOrder{Source: of.Volume}},
+			ID: job, HostID: on.ID, Subject: subject, Args: fleet.JobArgs{Pair: at, PortalURL: c.opts.PairURL, Volume: &fleet.VolumeParams{Source: of.Volume}},
 		}); err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (c *Control) readVolume(ctx context.Context, poolActor, a fleet.Actor, of V
 }
 
 // MigrateVolume records that the person no longer waits for the host on a relay of ReadVolume or ContinueUpload.
-func (c *Control) MigrateVolume(ctx context.Context, a fleet.Actor, at fleet.PairID) error {
+func (c *Control) AbandonRelay(ctx context.Context, a fleet.Actor, at fleet.PairID) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 		t.Error("the download has a task")
 	}
 	// The volume is in use during the transfer, so every change is refused.
-	for _, act := range destroying {
+	for _, act := range destructiveActions {
 		m.wantRefused(string(act)+" what is being sent", fleet.Conflict, "send volume", m.volumeRequests(control.Volume{PoolID: of.PoolID, Volume: of.Volume})[act])
 	}
 	if err := m.cloneRequest(chief, m.nfs, of.Volume)(); err != nil {
@@ -76,7 +76,7 @@ func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
 	stranger := withSession()
 	stranger.UserID = "somebody"
 	for _, who := range []fleet.Actor{stranger, withSession()} {
-		if err := s.MigrateVolume(t.Context(), who, end.ID()); err != nil {
+		if err := s.AbandonRelay(t.Context(), who, end.ID()); err != nil {
 			t.Fatal(err)
 		}
 		want := 1

@@ -60,7 +60,7 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	}
 	export := fleet.NewID[fleet.ExportID]()
 	var host fleet.HostID
-	task, err := c.orderVolumeBy(ctx, fleet.SystemActor, a, in.PoolID, func(q *db.Queries, pool assign.Object) (volumeJob, error) {
+	task, err := c.queueVolumeJobAs(ctx, fleet.SystemActor, a, in.PoolID, func(q *db.Queries, pool assign.Object) (volumeJob, error) {
 		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
 			return volumeJob{}, err
@@ -72,15 +72,15 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if err != nil {
 			return j, err
 		}
-		spec, err := sharedOf(ctx, q, in.PoolID)
+		spec, err := poolSpec(ctx, q, in.PoolID)
 		if err != nil {
 			return j, err
 		}
-		if !spec.Kind.Is().Files {
+		if !spec.Kind.Info().FilePool {
 			return j, fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which cannot store files. Choose a file pool.", pool.Name)
 		}
 		if j.host, err = findHost(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
-			return j, hideHosts(a, err)
+			return j, withoutHostNames(a, err)
 		}
 		host = j.host.ID
 		return j, store.Audit(ctx, q, a, "vm.export", fleet.SubjectVM(id), vm.Name, fmt.Sprintf("as %s, %s in pool %s", in.Format, j.ref.Volume, pool.Name))
@@ -90,7 +90,7 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		}
 		n, err := q.AddExport(ctx, db.AddExportParams{
 			ID: export, VMID: id, ProjectID: vm.ProjectID, TaskID: task, PoolID: in.PoolID, HostID: host, Volume: exportName(vm, export, in), Format: in.Format, Disk: int32(in.Disk),
-			CreatedBy: a.Name, Life: fleet.ExportLife, Most: fleet.MaxExports,
+			CreatedBy: a.Name, Life: fleet.ExportLifetime, Most: fleet.MaxExports,
 		})
 		if err == nil && n == 0 {
 			err = fleet.Errorf(fleet.TooMany, "The project has %d exports, which is the maximum. Delete some first.", fleet.MaxExports)
@@ -117,7 +117,7 @@ func exportName(vm fleet.VMView, id fleet.ExportID, in NewExport) string {
 // exportJob returns the job that makes an archive of all disks, or a copy of one disk.
 func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.ExportID, in NewExport) (volumeJob, error) {
 	j := volumeJob{
-		kind: fleet.VolumeExport, ref: fleet.Volref{PoolID: in.PoolID, Volume: exportName(vm, id, in)}, audited: true, project: &vm.ProjectID,
+		kind: fleet.VolumeExport, ref: fleet.Volref{PoolID: in.PoolID, Volume: exportName(vm, id, in)}, auditByCaller: true, project: &vm.ProjectID,
 	}
 	networks := make([]string, len(vm.Spec.NICs))
 	for i, n := range vm.Spec.NICs {
@@ -126,16 +126,16 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 			networks[i] = n.Bridge
 		}
 	}
-	e := fleet.ExportOrder{Appliance: fleet.ApplianceOf(vm, networks)}
+	e := fleet.ExportParams{Appliance: fleet.ApplianceOf(vm, networks)}
 	for i, d := range vm.Spec.Disks {
 		if in.Disk > 0 && i+1 != in.Disk {
 			continue
 		}
-		spec, err := sharedOf(ctx, q, d.PoolID)
+		spec, err := poolSpec(ctx, q, d.PoolID)
 		switch {
 		case err != nil:
 			return j, err
-		case !spec.Kind.Is().Files:
+		case !spec.Kind.Info().FilePool:
 			return j, fleet.Errorf(fleet.Conflict, "Disk %d of %s is in a block pool, from which nothing can be exported. Move the disk to a file pool first.", i+1, vm.Name)
 		}
 		if err := checkDiskIdle(ctx, q, vm, d.Ref()); err != nil {
@@ -143,15 +143,15 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 		}
 		e.Disks = append(e.Disks, d.Ref())
 		// An upper estimate; the host measures before it starts.
-		j.order.TakesBytes += min(vm.DiskBytes(d), 2*allocOf(vm, d.Ref())+1<<30)
+		j.args.TakesBytes += min(vm.DiskBytes(d), 2*allocOf(vm, d.Ref())+1<<30)
 	}
 	if in.Disk == 0 {
-		j.order.Export = &e
+		j.args.Export = &e
 		return j, nil
 	}
-	j.kind, j.order.Source, j.order.Flatten = fleet.VolumeCopy, e.Disks[0].Volume, true
+	j.kind, j.args.Source, j.args.Flatten = fleet.VolumeCopy, e.Disks[0].Volume, true
 	if e.Disks[0].PoolID != in.PoolID {
-		j.order.SourcePool = e.Disks[0].PoolID
+		j.args.SourcePool = e.Disks[0].PoolID
 	}
 	return j, nil
 }
@@ -238,7 +238,7 @@ func removeExport(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.Ex
 	e := rows[0]
 	subject := fleet.SubjectVolume(fleet.Volref{PoolID: e.PoolID, Volume: e.Volume})
 	if _, err := store.Queue(ctx, q, a, db.JoinQueueParams{
-		HostID: e.HostID, Kind: fleet.VolumeDelete, Subject: subject, SubjectName: e.Volume, ProjectID: &e.ProjectID, Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeOrder{}},
+		HostID: e.HostID, Kind: fleet.VolumeDelete, Subject: subject, SubjectName: e.Volume, ProjectID: &e.ProjectID, Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeParams{}},
 	}); err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func removeExport(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.Ex
 }
 
 // EndExports deletes expired exports whose task has ended.
-func (c *Control) EndExports(ctx context.Context, a fleet.Actor) error {
+func (c *Control) DeleteStaleExports(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "end exports", func(q *db.Queries) error {
 		ids, err := q.StaleExports(ctx)
 		if err != nil {

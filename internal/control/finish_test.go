@@ -55,7 +55,7 @@ func TestTaskNoteNamesPendingUnplugs(t *testing.T) {
 		}
 		var out []string
 		for _, vm := range page.Items {
-			out = append(out, vm.Waiting()...)
+			out = append(out, vm.NextStartChanges()...)
 		}
 		return out
 	}
@@ -143,7 +143,7 @@ func TestEditCancelledByFailedDeletionIsRequeued(t *testing.T) {
 		return answer
 	}
 	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: *stopped})
-	if answer := cannot(); answer.Again {
+	if answer := cannot(); answer.Requeued {
 		t.Error("without an edit, there is nothing to do again")
 	}
 
@@ -156,7 +156,7 @@ func TestEditCancelledByFailedDeletionIsRequeued(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answer := cannot(); !answer.Again {
+	if answer := cannot(); !answer.Requeued {
 		t.Error("the edit before the failed deletion is not queued again")
 	}
 	if got := one[string](r, `SELECT state || ': ' || error FROM jobs WHERE id = $1`, edit); got != "cancelled: Not done: the deletion of the VM was requested." {

@@ -68,7 +68,7 @@ func (s sealer) open(label, key string, sealed []byte, into any) error {
 func firstBootLabel(id fleet.VMID) string { return "first boot of VM " + string(id) }
 
 // source returns the first-boot data before the VM's own values are inserted.
-func (s sealer) source(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, in FirstBootInput) (fleet.FirstBoot, error) {
+func (s sealer) firstBootContent(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, in FirstBootInput) (fleet.FirstBoot, error) {
 	var checks fleet.Checks
 	firstboot.CheckVars(&checks, "firstBoot.variables", in.Variables)
 	out := in.content()
@@ -89,11 +89,11 @@ func (s sealer) source(ctx context.Context, q *db.Queries, a fleet.Actor, projec
 
 // forNew returns the first-boot data of a new VM; nil: none. It also sets the kind in the VM's spec, because not every
 // agent supports each kind.
-func (s sealer) forNew(ctx context.Context, q *db.Queries, a fleet.Actor, in *CreateVM) (*fleet.FirstBoot, error) {
+func (s sealer) newFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, in *CreateVM) (*fleet.FirstBoot, error) {
 	if in.FirstBoot == nil {
 		return nil, nil
 	}
-	boot, err := s.source(ctx, q, a, in.ProjectID, *in.FirstBoot)
+	boot, err := s.firstBootContent(ctx, q, a, in.ProjectID, *in.FirstBoot)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func renderBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.
 	if err != nil {
 		return sealedBoot{}, err
 	}
-	f, err = firstboot.Fill(f, firstboot.Vars{VM: firstboot.VMVars(vm.ID, vm.Name, project, mac, ip), Own: own})
+	f, err = firstboot.Fill(f, firstboot.Vars{VM: firstboot.VMVars(vm.ID, vm.Name, project, mac, ip), User: own})
 	if err != nil {
 		return sealedBoot{}, prefixFields(err, "firstBoot.")
 	}
@@ -197,7 +197,7 @@ func (s sealer) loadFirstBoot(ctx context.Context, q *db.Queries, id fleet.VMID)
 }
 
 // settleFirstBoot applies an edit of the complete spec to the first-boot data. Such an edit can only remove the data.
-func settleFirstBoot(ctx context.Context, q *db.Queries, old, vm fleet.VM) error {
+func applyFirstBootEdit(ctx context.Context, q *db.Queries, old, vm fleet.VM) error {
 	switch vm.Spec.FirstBoot {
 	case old.Spec.FirstBoot:
 		return nil
@@ -228,7 +228,7 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 			return err
 		}
 		if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
-			return changedMeanwhile("VM", old.Generation, in.IfGeneration)
+			return changedMeanwhileError("VM", old.Generation, in.IfGeneration)
 		}
 		if ok, why := old.Allows(fleet.ActEdit); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
@@ -244,7 +244,7 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 		} else if err := s.setFirstBoot(ctx, q, a, &vm, in); err != nil {
 			return err
 		}
-		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, vm.Spec.NICs, false); err != nil {
+		if err := checkEdit(ctx, q, a, c.macPrefix(), old, &vm, vm.Spec.NICs, false); err != nil {
 			return err
 		}
 		vm, job, err = applyChange(ctx, q, a, vm, "vm.firstboot", describeChanges(old.Diff(vm.VM)))
@@ -265,8 +265,8 @@ func (s sealer) setFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, 
 	}
 	storedBoot := had
 	if !in.Again {
-		in.restore(had.FirstBoot)
-		from, err := s.source(ctx, q, a, vm.ProjectID, in)
+		in.keepPasswords(had.FirstBoot)
+		from, err := s.firstBootContent(ctx, q, a, vm.ProjectID, in)
 		if err != nil {
 			return err
 		}
@@ -279,35 +279,35 @@ func (s sealer) setFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, 
 }
 
 // restore copies the unchanged passwords of had into the input.
-func (in *FirstBootInput) restore(had fleet.FirstBoot) {
+func (in *FirstBootInput) keepPasswords(had fleet.FirstBoot) {
 	in.CloudInit = in.content().WithUnchangedPasswords(had).CloudInit
 }
 
 // FirstBoot returns the VM's first-boot data without passwords, for people who may change the VM.
-func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (GivenFirstBoot, error) {
+func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (FirstBootView, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
-		return GivenFirstBoot{}, err
+		return FirstBootView{}, err
 	}
 	if err := store.CheckID(id, "VM"); err != nil {
-		return GivenFirstBoot{}, err
+		return FirstBootView{}, err
 	}
 	vm, err := store.GetVM(ctx, c.store.Queries, a, id)
 	if err != nil {
-		return GivenFirstBoot{}, err
+		return FirstBootView{}, err
 	}
 	if err := policy.Check(a, policy.VMChange, vm.ProjectID); err != nil {
-		return GivenFirstBoot{}, err
+		return FirstBootView{}, err
 	}
 	storedBoot, row, err := sealer{c.opts.Vault}.loadFirstBoot(ctx, c.store.Queries, id)
 	if err != nil {
-		return GivenFirstBoot{}, err
+		return FirstBootView{}, err
 	}
-	return GivenFirstBoot{VMFirstBoot: vm.Spec.FirstBoot, Content: storedBoot.FirstBoot.Shown(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
+	return FirstBootView{VMFirstBoot: vm.Spec.FirstBoot, Content: storedBoot.FirstBoot.Shown(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
 }
 
 // FirstBootFor returns the complete first-boot data to the VM's own host; all other callers are refused.
 func (c *Control) FirstBootFor(ctx context.Context, a fleet.Actor, id fleet.VMID, in wire.FirstBootRequest) (wire.FirstBoot, error) {
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return wire.FirstBoot{}, err
 	}
 	if err := store.CheckID(id, "VM"); err != nil {

@@ -212,7 +212,7 @@ func TestRepeatedFirstBootMakesNewInstance(t *testing.T) {
 func TestInvalidFirstBootRefused(t *testing.T) {
 	s := newSealedFixture(t)
 	ctx := t.Context()
-	blue, err := s.CreateCustomization(ctx, chief, control.CustomizationInput{ProjectID: s.blue, Name: "theirs", FirstBoot: contentOf("a")})
+	blue, err := s.CreateCustomization(ctx, chief, control.CustomizationInput{ProjectID: s.blue, Name: "theirs", FirstBoot: hostnameContent("a")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 		t.Errorf("the guest gets %s, %v", files["user-data"], err)
 	}
 
-	in.FirstBoot, in.IfGeneration = contentOf("other"), spec.Generation
+	in.FirstBoot, in.IfGeneration = hostnameContent("other"), spec.Generation
 	if changed, err := s.UpdateCustomization(ctx, chief, spec.ID, in); err != nil || changed.Generation != 2 || changed.Kind != fleet.CloudInit {
 		t.Errorf("changed: %+v, %v", changed, err)
 	}
@@ -308,7 +308,7 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 		t.Errorf("the VM created from the spec gets %s, %v", now["user-data"], err)
 	}
 	own := s.red
-	red, err := s.CreateCustomization(ctx, s.member, control.CustomizationInput{ProjectID: own, Name: "web", FirstBoot: contentOf("a")})
+	red, err := s.CreateCustomization(ctx, s.member, control.CustomizationInput{ProjectID: own, Name: "web", FirstBoot: hostnameContent("a")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,6 +328,6 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 	}
 }
 
-func contentOf(hostname string) fleet.FirstBoot {
+func hostnameContent(hostname string) fleet.FirstBoot {
 	return fleet.FirstBoot{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: hostname}}
 }

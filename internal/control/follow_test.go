@@ -46,7 +46,7 @@ func (p twoHostFixture) reportOther(power fleet.Power) {
 }
 
 // settle runs the pass over moved VMs and returns the VM.
-func (p twoHostFixture) settle() fleet.VMView {
+func (p twoHostFixture) runPlacesPass() fleet.VMView {
 	p.t.Helper()
 	if err := p.SettlePlaces(p.t.Context(), fleet.SystemActor); err != nil {
 		p.t.Fatal(err)
@@ -60,17 +60,17 @@ func (p twoHostFixture) settle() fleet.VMView {
 
 func (p twoHostFixture) wantOnOwn(when string, phase fleet.Phase) fleet.VMView {
 	p.t.Helper()
-	vm := p.settle()
-	if vm.HostID != p.agent.HostID || vm.Phase != phase || vm.Contested() {
-		p.t.Fatalf("%s the VM is %s on %s, contested %t", when, vm.Phase, vm.HostName, vm.Contested())
+	vm := p.runPlacesPass()
+	if vm.HostID != p.agent.HostID || vm.Phase != phase || vm.RunsOnTwoHosts() {
+		p.t.Fatalf("%s the VM is %s on %s, contested %t", when, vm.Phase, vm.HostName, vm.RunsOnTwoHosts())
 	}
 	return vm
 }
 
 func (p twoHostFixture) wantOnOther(when string) fleet.VMView {
 	p.t.Helper()
-	vm := p.settle()
-	if vm.HostID != p.other.agent.HostID || vm.Status.Power != fleet.Running || vm.Contested() || len(vm.Status.Faults) > 0 {
+	vm := p.runPlacesPass()
+	if vm.HostID != p.other.agent.HostID || vm.Status.Power != fleet.Running || vm.RunsOnTwoHosts() || len(vm.Status.Faults) > 0 {
 		p.t.Fatalf("%s the VM is %s on %s: %+v", when, vm.Phase, vm.HostName, vm)
 	}
 	return vm
@@ -88,8 +88,8 @@ func TestVMFollowedAfterExternalMigration(t *testing.T) {
 	p.reportOther(fleet.Running)
 	p.wantOnOwn("while its own host has not spoken since", fleet.PhaseRunning)
 	p.report("gone")
-	if vm := p.wantOnOther("once its own host does not have it"); vm.Phase != fleet.PhaseRunning || len(vm.Elsewhere) != 0 {
-		t.Errorf("the VM is %s, with sightings %+v", vm.Phase, vm.Elsewhere)
+	if vm := p.wantOnOther("once its own host does not have it"); vm.Phase != fleet.PhaseRunning || len(vm.Sightings) != 0 {
+		t.Errorf("the VM is %s, with sightings %+v", vm.Phase, vm.Sightings)
 	}
 	if p.listedUnmanaged(p.other) || p.listedUnmanaged(p.rig) {
 		t.Error("the VM is also listed as unmanaged")
@@ -104,13 +104,13 @@ func TestVMFollowedAfterExternalMigration(t *testing.T) {
 		t.Error("the definition on the old host is not listed as unmanaged")
 	}
 	p.other.report("off", p.domain(fleet.Stopped))
-	if vm := p.settle(); vm.Phase != fleet.PhaseStopped {
+	if vm := p.runPlacesPass(); vm.Phase != fleet.PhaseStopped {
 		t.Fatalf("the new host reports off, the VM is %s", vm.Phase)
 	}
 	// And back with a single report: the old host runs the VM again.
 	p.reportOwn(fleet.Running)
 	p.other.report("off", p.domain(fleet.Stopped))
-	if vm := p.settle(); vm.HostID != p.agent.HostID || vm.Phase != fleet.PhaseRunning {
+	if vm := p.runPlacesPass(); vm.HostID != p.agent.HostID || vm.Phase != fleet.PhaseRunning {
 		t.Fatalf("after the return the VM is %s on %s", vm.Phase, vm.HostName)
 	}
 }
@@ -159,7 +159,7 @@ func TestDeletionDoesNotFollowVM(t *testing.T) {
 	p.claim()
 	p.reportOther(fleet.Running)
 	p.report("gone")
-	vm := p.settle()
+	vm := p.runPlacesPass()
 	if vm.HostID != p.other.agent.HostID || vm.DeletedAt != nil {
 		t.Fatalf("%+v", vm.Meta)
 	}
@@ -183,22 +183,22 @@ func TestVMOfOfflineHostIsNotFollowed(t *testing.T) {
 	p.reportOwn(fleet.Running) // the VM's former host is online again and still runs the VM
 	p.reportOther(fleet.Running)
 	p.reportOwn(fleet.Running)
-	if vm := p.settle(); !vm.Contested() || vm.HostID != p.other.agent.HostID {
+	if vm := p.runPlacesPass(); !vm.RunsOnTwoHosts() || vm.HostID != p.other.agent.HostID {
 		t.Fatalf("no alarm for a VM that runs twice: %+v", vm)
 	}
 }
 
 // split makes both hosts run the VM.
-func (p twoHostFixture) split() fleet.VMView {
+func (p twoHostFixture) runOnBothHosts() fleet.VMView {
 	p.t.Helper()
 	p.reportOther(fleet.Running)
 	p.reportOwn(fleet.Running)
-	if vm := p.settle(); vm.Contested() {
+	if vm := p.runPlacesPass(); vm.RunsOnTwoHosts() {
 		p.t.Fatal("an alarm before the other host has reported again")
 	}
 	p.reportOther(fleet.Running)
-	vm := p.settle()
-	if !vm.Contested() || !vm.Attention || vm.HostID != p.agent.HostID || vm.Status.Faults[0].Code != fleet.FaultTwoPlaces {
+	vm := p.runPlacesPass()
+	if !vm.RunsOnTwoHosts() || !vm.Attention || vm.HostID != p.agent.HostID || vm.Status.Faults[0].Code != fleet.FaultTwoPlaces {
 		p.t.Fatalf("two hosts run it: %+v", vm)
 	}
 	return vm
@@ -207,7 +207,7 @@ func (p twoHostFixture) split() fleet.VMView {
 func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.queue(p.id, fleet.VMStop)
-	vm := p.split()
+	vm := p.runOnBothHosts()
 	if !p.needsAttention(p.id) {
 		t.Error("it does not need attention")
 	}
@@ -248,7 +248,7 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 		t.Errorf("started: %t %s", ok, why)
 	}
 	p.reportOther(fleet.Stopped)
-	if ok, why := p.settle().Allows(fleet.ActStart); !ok {
+	if ok, why := p.runPlacesPass().Allows(fleet.ActStart); !ok {
 		t.Errorf("the other host is done, but: %s", why)
 	}
 	if n := one[int](p.rig, `SELECT count(*) FROM audit WHERE action IN ('vm.alarm', 'vm.place')`); n != 2 {
@@ -258,15 +258,15 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 
 func TestPlaceVMMovesVMToChosenHost(t *testing.T) {
 	p := newTwoHostFixture(t)
-	p.split()
+	p.runOnBothHosts()
 	vm, err := p.PlaceVM(t.Context(), chief, p.id, p.other.agent.HostID)
-	if err != nil || vm.HostID != p.other.agent.HostID || vm.Phase != fleet.PhaseRunning || vm.Contested() {
+	if err != nil || vm.HostID != p.other.agent.HostID || vm.Phase != fleet.PhaseRunning || vm.RunsOnTwoHosts() {
 		t.Fatalf("%+v %v", vm, err)
 	}
 	p.reportOwn(fleet.Running)
 	p.reportOther(fleet.Running)
 	p.reportOwn(fleet.Running)
-	if vm := p.settle(); vm.Contested() || vm.HostID != p.other.agent.HostID || !p.listedUnmanaged(p.rig) {
+	if vm := p.runPlacesPass(); vm.RunsOnTwoHosts() || vm.HostID != p.other.agent.HostID || !p.listedUnmanaged(p.rig) {
 		t.Fatalf("the decision was not stored: %+v", vm)
 	}
 	if _, err := p.PlaceVM(t.Context(), chief, p.id, fleet.NewID[fleet.HostID]()); fleet.CodeOf(err) != fleet.Conflict {
@@ -276,10 +276,10 @@ func TestPlaceVMMovesVMToChosenHost(t *testing.T) {
 
 func TestAlarmEndsWhenOneDomainStops(t *testing.T) {
 	p := newTwoHostFixture(t)
-	p.split()
+	p.runOnBothHosts()
 	p.reportOther(fleet.Stopped)
 	p.wantOnOwn("when the other host stops it", fleet.PhaseRunning)
-	p.split()
+	p.runOnBothHosts()
 	p.report("gone")
 	p.wantOnOther("when its own host stops it")
 }
@@ -293,7 +293,7 @@ func TestVMWithRunningStartIsNotFollowed(t *testing.T) {
 	w := p.claim()
 	p.reportOther(fleet.Running)
 	p.reportOwn(fleet.Stopped)
-	if vm := p.settle(); vm.HostID != p.agent.HostID {
+	if vm := p.runPlacesPass(); vm.HostID != p.agent.HostID {
 		t.Fatal("the VM moved although its own host is starting it")
 	}
 	if err := p.finish(w[0], wire.Finish{Outcome: wire.Failed, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
@@ -311,7 +311,7 @@ func TestSightingsWrittenOnlyOnChange(t *testing.T) {
 	before := one[string](p.rig, versions)
 	p.reportOther(fleet.Paused)
 	p.reportOwn(fleet.Running)
-	p.settle()
+	p.runPlacesPass()
 	if now := one[string](p.rig, versions); now != before {
 		t.Fatal("reports in which nothing changed wrote new row versions")
 	}
@@ -326,7 +326,7 @@ func TestVMFollowedOnlyAfterNewerReportOfItsHost(t *testing.T) {
 	p.reportOwn(fleet.Stopped)
 	p.reportOther(fleet.Running)
 	p.wantOnOwn("before its own host has looked again", fleet.PhaseStopped)
-	if _, err := p.Report(t.Context(), p.agent, wire.Report{Seq: p.next(), Digest: "own stopped", LookedAgoMs: 1}); err != nil {
+	if _, err := p.Report(t.Context(), p.agent, wire.Report{Seq: p.next(), Digest: "own stopped", StateAgeMs: 1}); err != nil {
 		t.Fatal(err)
 	}
 	p.wantOnOther("after its heartbeat")

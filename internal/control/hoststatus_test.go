@@ -33,7 +33,7 @@ func (s *projectFixture) assignManyHosts(r *rand.Rand) {
 				capacity := []int64{0, 1000, 1 << 40}[r.IntN(3)]
 				status = &fleet.PoolStatus{
 					State: state, CapacityBytes: capacity, UsedBytes: capacity/100*int64(82+7*r.IntN(3)) + capacity/150, AvailableBytes: r.Int64N(1 << 40), ProvisionedBytes: r.Int64N(1 << 40),
-					ByOthers: r.IntN(2) == 0, Volumes: []fleet.Volume{{Name: "debian.qcow2"}},
+					StoppedOutside: r.IntN(2) == 0, Volumes: []fleet.Volume{{Name: "debian.qcow2"}},
 				}
 				if state == fleet.PoolFailed {
 					status.Error = "no route"
@@ -59,7 +59,7 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 		v := s.poolView(chief, pool)
 		list := func(filter string) []fleet.PoolHost {
 			t.Helper()
-			statuses, err := query.Every(t.Context(), chief, fleet.Query{Filter: filter}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
+			statuses, err := query.ReadAllPages(t.Context(), chief, fleet.Query{Filter: filter}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
 				q.Limit = 7
 				return s.PoolHosts(ctx, a, pool, q)
 			})
@@ -70,19 +70,19 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 		}
 		statuses := list("")
 		var groups []policy.PoolGroup
-		var first fleet.Room
+		var first fleet.PoolSpace
 		named := "~"
 		for _, c := range statuses {
 			g := policy.PoolGroup{PoolKey: policy.PoolKeyOf(c, time.Now()), Hosts: 1}
 			if c.Status != nil {
-				g.Room = c.Status.Room()
+				g.Room = c.Status.Space()
 			}
 			if c.State == fleet.PoolActive && c.HostName < named {
 				named, first = c.HostName, g.Room
 			}
 			groups = append(groups, g)
-			if c.Starved > 1 {
-				t.Errorf("a VM with two disks in %s counts as %d", v.Name, c.Starved)
+			if c.PausedVMs > 1 {
+				t.Errorf("a VM with two disks in %s counts as %d", v.Name, c.PausedVMs)
 			}
 		}
 		if diff := cmp.Diff(policy.PoolHealth(v.Spec, groups, first), v.Health); diff != "" {
@@ -92,7 +92,7 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 			t.Errorf("seed %d: %d host statuses of %+v, %d listed", seed, len(statuses), v.Health, len(v.Hosts))
 		}
 		rank := func(c fleet.PoolHost) int {
-			if c.State == fleet.PoolInactive && c.Status.ByOthers { // a pool that others stopped needs attention
+			if c.State == fleet.PoolInactive && c.Status.StoppedOutside { // a pool that others stopped needs attention
 				return 1
 			}
 			return map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown: 2, fleet.SeverityWarn: 3, fleet.SeverityOK: 4}[c.Severity]
@@ -157,7 +157,7 @@ func TestNetworkHealthInSQLMatchesHostStatuses(t *testing.T) {
 	}
 	list := func(filter string) []fleet.NetworkHost {
 		t.Helper()
-		statuses, err := query.Every(t.Context(), chief, fleet.Query{Filter: filter}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
+		statuses, err := query.ReadAllPages(t.Context(), chief, fleet.Query{Filter: filter}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
 			q.Limit = 7
 			return s.NetworkHosts(ctx, a, lan, q)
 		})

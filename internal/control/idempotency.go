@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	maxKey    = 200     // bytes of an Idempotency-Key
-	maxAnswer = 1 << 20 // bytes of a stored response
+	maxKeyBytes    = 200     // bytes of an Idempotency-Key
+	maxAnswerBytes = 1 << 20 // bytes of a stored response
 )
 
 // Key is an Idempotency-Key and its request.
@@ -35,12 +35,12 @@ type Key struct {
 // A repeated request of the same person with the same key gets the stored response, after a wait if the first request
 // is still running. A different request with the key is a Conflict. Refused requests are not stored. After a deadlock
 // do runs again.
-func (c *Control) Once(ctx context.Context, a fleet.Actor, k Key, do func(ctx context.Context) (answer []byte, err error)) ([]byte, error) {
-	if err := policy.Check(a, policy.Self, ""); err != nil {
+func (c *Control) RunOnce(ctx context.Context, a fleet.Actor, k Key, do func(ctx context.Context) (answer []byte, err error)) ([]byte, error) {
+	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return nil, err
 	}
-	if len(k.Name) > maxKey || !printable(k.Name) {
-		return nil, fleet.Errorf(fleet.Malformed, "An Idempotency-Key has at most %d printable ASCII characters.", maxKey)
+	if len(k.Name) > maxKeyBytes || !printable(k.Name) {
+		return nil, fleet.Errorf(fleet.Malformed, "An Idempotency-Key has at most %d printable ASCII characters.", maxKeyBytes)
 	}
 	hash := k.digest()
 	var answer []byte
@@ -57,10 +57,10 @@ func (c *Control) Once(ctx context.Context, a fleet.Actor, k Key, do func(ctx co
 			answer, err = storedAnswer(ctx, q, a, k, hash)
 			return err
 		}
-		if answer, err = do(store.Within(ctx, tx)); err != nil {
+		if answer, err = do(store.WithTx(ctx, tx)); err != nil {
 			return err
 		}
-		if len(answer) > maxAnswer {
+		if len(answer) > maxAnswerBytes {
 			return fleet.Errorf(fleet.TooLarge, "The response is too large to be stored, so nothing was done. Send the request without an Idempotency-Key.")
 		}
 		sealed, err := auth.Seal(k.Secret, k.Name, answer)

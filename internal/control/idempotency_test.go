@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func keyed(name, request string) control.Key {
+func requestKey(name, request string) control.Key {
 	return control.Key{Name: name, Request: []byte(request), Secret: "qx_first"}
 }
 
@@ -34,7 +34,7 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range tries {
 		wait.Go(func() {
-			answer, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), s.resetOnce(v.ID))
+			answer, err := s.RunOnce(t.Context(), s.member, requestKey("order-1", "reset"), s.resetOnce(v.ID))
 			if got[i] = string(answer); err != nil {
 				got[i] = err.Error()
 			}
@@ -48,7 +48,7 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 	}
 	// While the reset runs on the host, a second reset would not coalesce with it.
 	s.exec(`UPDATE jobs SET state = 'running', epoch = 1 WHERE kind = 'vm.reset'`)
-	if again, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), s.resetOnce(v.ID)); err != nil || string(again) != got[0] {
+	if again, err := s.RunOnce(t.Context(), s.member, requestKey("order-1", "reset"), s.resetOnce(v.ID)); err != nil || string(again) != got[0] {
 		t.Errorf("later: %q %v", again, err)
 	}
 	if resets, lines := s.count("jobs WHERE kind = 'vm.reset'"), s.count("audit")-before; resets != 1 || lines != 1 {
@@ -59,17 +59,17 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 	}
 
 	again := func(a fleet.Actor, k control.Key) func() error {
-		return func() error { _, err := s.Once(t.Context(), a, k, s.resetOnce(v.ID)); return err }
+		return func() error { _, err := s.RunOnce(t.Context(), a, k, s.resetOnce(v.ID)); return err }
 	}
-	s.wantRefused("another request", fleet.Conflict, "another request", again(s.member, keyed("order-1", "start")))
-	other := keyed("order-1", "reset")
+	s.wantRefused("another request", fleet.Conflict, "another request", again(s.member, requestKey("order-1", "start")))
+	other := requestKey("order-1", "reset")
 	other.Secret = "qx_second"
 	s.wantRefused("another token", fleet.Conflict, "done already", again(s.member, other))
-	s.wantRefused("too long", fleet.Malformed, "Idempotency-Key", again(s.member, keyed(strings.Repeat("k", 201), "reset")))
-	s.wantRefused("nobody", fleet.Unauthorized, "", again(fleet.Actor{}, keyed("order-1", "reset")))
+	s.wantRefused("too long", fleet.Malformed, "Idempotency-Key", again(s.member, requestKey(strings.Repeat("k", 201), "reset")))
+	s.wantRefused("nobody", fleet.Unauthorized, "", again(fleet.Actor{}, requestKey("order-1", "reset")))
 
 	s.exec(`UPDATE idempotency SET created_at = now() - interval '25 hours'`)
-	if later, err := s.Once(t.Context(), s.member, keyed("order-1", "start"), s.resetOnce(v.ID)); err != nil || string(later) == got[0] {
+	if later, err := s.RunOnce(t.Context(), s.member, requestKey("order-1", "start"), s.resetOnce(v.ID)); err != nil || string(later) == got[0] {
 		t.Errorf("after 24 hours: %q %v", later, err)
 	}
 }
@@ -88,7 +88,7 @@ func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 		"an endless answer":  {func([]byte) ([]byte, error) { return make([]byte, 1<<20+1), nil }, "too large to be stored"},
 	} {
 		before := s.stateMarks()
-		_, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), func(ctx context.Context) ([]byte, error) {
+		_, err := s.RunOnce(t.Context(), s.member, requestKey("order-1", "reset"), func(ctx context.Context) ([]byte, error) {
 			answer, err := do(ctx)
 			if err != nil {
 				return nil, err
@@ -106,7 +106,7 @@ func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 			t.Errorf("%s: %v; %s before, %s after", name, err, before, s.stateMarks())
 		}
 	}
-	if _, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), do); err != nil {
+	if _, err := s.RunOnce(t.Context(), s.member, requestKey("order-1", "reset"), do); err != nil {
 		t.Errorf("the key cannot be used again: %v", err)
 	}
 }

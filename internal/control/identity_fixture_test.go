@@ -116,7 +116,7 @@ func runConcurrently(n int, do func(i int) error) []fleet.Code {
 	return codes
 }
 
-func tally(codes []fleet.Code) map[fleet.Code]int {
+func countCodes(codes []fleet.Code) map[fleet.Code]int {
 	n := map[fleet.Code]int{}
 	for _, code := range codes {
 		n[code]++

@@ -27,11 +27,11 @@ func TestUserListsPageByKey(t *testing.T) {
 	h.exec("UPDATE join_tokens SET created_at = date_trunc('day', now())")
 	h.addProject("aaa")
 	for _, sort := range []string{"", "name", "-name", "created", "-created"} {
-		pages(t, "users", sort, h.ListUsers, func(u fleet.User) string { return string(u.ID) }, 5)
-		pages(t, "projects", sort, h.ListProjects, func(p fleet.Project) string { return string(p.ID) }, 5)
-		pages(t, "tokens", sort, h.ListTokens, func(k fleet.Token) string { return string(k.ID) }, 4)
+		checkPaging(t, "users", sort, h.ListUsers, func(u fleet.User) string { return string(u.ID) }, 5)
+		checkPaging(t, "projects", sort, h.ListProjects, func(p fleet.Project) string { return string(p.ID) }, 5)
+		checkPaging(t, "tokens", sort, h.ListTokens, func(k fleet.Token) string { return string(k.ID) }, 4)
 		if !strings.HasSuffix(sort, "name") {
-			pages(t, "join tokens", sort, h.ListJoinTokens, func(k fleet.JoinToken) string { return string(k.ID) }, 4)
+			checkPaging(t, "join tokens", sort, h.ListJoinTokens, func(k fleet.JoinToken) string { return string(k.ID) }, 4)
 		}
 	}
 	projects, err := h.ListProjects(t.Context(), chief, fleet.Query{})
@@ -46,7 +46,7 @@ func TestUserListsPageByKey(t *testing.T) {
 	wantCode(t, err, fleet.Malformed)
 }
 
-func pages[T any](t *testing.T, name, sort string, list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error), id func(T) string, want int) {
+func checkPaging[T any](t *testing.T, name, sort string, list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error), id func(T) string, want int) {
 	t.Helper()
 	ids := func(items []T) (all []string) {
 		for _, item := range items {
@@ -54,7 +54,7 @@ func pages[T any](t *testing.T, name, sort string, list func(context.Context, fl
 		}
 		return all
 	}
-	complete, err := query.Every(t.Context(), chief, fleet.Query{Sort: sort}, list)
+	complete, err := query.ReadAllPages(t.Context(), chief, fleet.Query{Sort: sort}, list)
 	if err != nil || len(complete) != want {
 		t.Fatalf("%s by %q: %d, %v", name, sort, len(complete), err)
 	}
@@ -86,7 +86,7 @@ func TestUserListsFilter(t *testing.T) {
 	for filter, want := range map[string]string{
 		"": "Bob ann chief", "role:none": "ann", "role:operator,admin": "Bob chief", "-role:none -name:chief": "Bob", "b": "Bob", "name:a*": "ann",
 	} {
-		users, err := query.Every(t.Context(), chief, fleet.Query{Filter: filter}, h.ListUsers)
+		users, err := query.ReadAllPages(t.Context(), chief, fleet.Query{Filter: filter}, h.ListUsers)
 		names := []string{}
 		for _, u := range users {
 			names = append(names, u.Name)

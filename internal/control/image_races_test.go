@@ -13,7 +13,7 @@ import (
 func (s *libraryFixture) createConcurrently(id fleet.ImageID, n int, ask func(name string) (fleet.VMView, error)) []fleet.VMView {
 	s.t.Helper()
 	hold := beginTx(s.t, s.pool)
-	in(s.t, hold, `SELECT 1 FROM images WHERE id = $1 FOR UPDATE`, id)
+	execIn(s.t, hold, `SELECT 1 FROM images WHERE id = $1 FOR UPDATE`, id)
 	vms := make([]fleet.VMView, n)
 	var ends []func() error
 	for i := range n {

@@ -17,19 +17,19 @@ func TestImageMissingInPoolReportIsVerifiedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.stop(s.h1, s.work(s.h1, fleet.VolumeFetch)[0], wire.Finish{Outcome: wire.Done})
+	s.finishWith(s.h1, s.work(s.h1, fleet.VolumeFetch)[0], wire.Finish{Outcome: wire.Done})
 	works := s.work(s.h1, fleet.VolumeHash)
 	if len(works) != 1 {
 		t.Fatalf("no job verifies the image: %+v", works)
 	}
 	s.finishVolume(s.h1, works[0], `{"sha256":"`+digest+`"}`)
-	if x := s.image(chief, id).Newest(); !x.Offered || x.Format != "qcow2" || x.SHA256 != digest {
+	if x := s.image(chief, id).Newest(); !x.Usable || x.Format != "qcow2" || x.SHA256 != digest {
 		t.Errorf("%+v", x)
 	}
 	if _, err := s.VerifyCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.local, Volume: "debian-13.qcow2", HostID: s.h1}); err != nil {
 		t.Fatal(err)
 	}
-	s.stop(s.h1, s.work(s.h1, fleet.VolumeHash)[0], wire.Finish{Outcome: wire.Done})
+	s.finishWith(s.h1, s.work(s.h1, fleet.VolumeHash)[0], wire.Finish{Outcome: wire.Done})
 	if works := s.work(s.h1, fleet.VolumeHash); len(works) != 0 {
 		t.Errorf("the image is verified repeatedly: %+v", works)
 	}
@@ -48,7 +48,7 @@ func TestImageDeleteRefusedWhileVMIsCreatedFromIt(t *testing.T) {
 	}
 	s.wantRefused("with its files", fleet.Conflict, "VM web is being created from the volume", func() error { _, err := s.DeleteImage(t.Context(), chief, id, "Golden", true); return err })
 	w := s.work(s.h1, fleet.VMApply)
-	s.stop(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+	s.finishWith(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	if tasks, err := s.DeleteImage(t.Context(), chief, id, "Golden", true); err != nil || len(tasks) != 1 {
 		t.Errorf("after the VM's creation: %v %v", tasks, err)
 	}
@@ -78,7 +78,7 @@ func TestVMWaitsForCopyOnItsOwnHost(t *testing.T) {
 		}
 		works[h] = w[0]
 	}
-	s.stop(s.h2, works[s.h2], wire.Finish{Outcome: wire.Failed, Error: "The volume golden.qcow2 has other bytes than the image."})
+	s.finishWith(s.h2, works[s.h2], wire.Finish{Outcome: wire.Failed, Error: "The volume golden.qcow2 has other bytes than the image."})
 	s.finishVolume(s.h1, works[s.h1], `{"sha256":"`+digest+`"}`)
 	if w := s.work(s.h1, fleet.VMApply); len(w) != 1 {
 		t.Errorf("h1's own copy is verified, and its VM has the jobs %+v", w)

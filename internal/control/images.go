@@ -42,12 +42,12 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 		if err := checkNoOverlays(ctx, q, in); err != nil {
 			return err
 		}
-		if _, err := forget(ctx, q, in); err != nil { // a stale copy describes a file that has been replaced
+		if _, err := removeCopies(ctx, q, in); err != nil { // a stale copy describes a file that has been replaced
 			return err
 		}
 		byFacts := map[string]fleet.ImageVersionID{} // files with equal checksums are copies of one version
 		for _, v := range files {
-			if err := idle(ctx, q, v); err != nil {
+			if err := checkVolumeIdle(ctx, q, v); err != nil {
 				return err
 			}
 			key := fmt.Sprint(v.Format, v.CapacityBytes)
@@ -76,7 +76,7 @@ func (c *Control) WithdrawImage(ctx context.Context, a fleet.Actor, in Image) er
 		if err := checkNoOverlays(ctx, q, in); err != nil {
 			return err
 		}
-		n, err := forget(ctx, q, in)
+		n, err := removeCopies(ctx, q, in)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (c *Control) usableVolumes(ctx context.Context, a fleet.Actor, in Image) ([
 		return nil, err
 	}
 	files := slices.DeleteFunc(all, func(v query.VolumeOn) bool {
-		return v.Name != in.Volume || in.HostID != "" && v.On() != "" && v.On() != in.HostID
+		return v.Name != in.Volume || in.HostID != "" && v.LocalHost() != "" && v.LocalHost() != in.HostID
 	})
 	if len(files) == 0 {
 		return nil, fleet.Errorf(fleet.NotFound, "The pool has no volume %q there.", in.Volume)
@@ -121,8 +121,8 @@ func (c *Control) usableVolumes(ctx context.Context, a fleet.Actor, in Image) ([
 }
 
 // idle refuses a volume with running or queued work. Its pool must be locked.
-func idle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
-	work, err := unfinishedWork(ctx, q, v.PoolID, v.Name, v.On())
+func checkVolumeIdle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
+	work, err := unfinishedWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "%s cannot be published now: another task for it has not ended (%s).", v.Name, work)
 	}
@@ -131,7 +131,7 @@ func idle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
 
 // forget removes files from the library, with versions and images that have no other copy. It returns the number of
 // removed copies.
-func forget(ctx context.Context, q *db.Queries, in Image) (int64, error) {
+func removeCopies(ctx context.Context, q *db.Queries, in Image) (int64, error) {
 	at, err := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: in.PoolID, Volume: in.Volume, Host: string(in.HostID)})
 	if err != nil || len(at) == 0 {
 		return 0, err
@@ -149,7 +149,7 @@ func forget(ctx context.Context, q *db.Queries, in Image) (int64, error) {
 
 // checkNoOverlays refuses the removal of a file that backs VMs' disks, including disks not yet created.
 func checkNoOverlays(ctx context.Context, q *db.Queries, in Image) error {
-	on, err := query.Standing(ctx, q, fleet.ImageCopy{PoolID: in.PoolID, Volume: in.Volume, HostID: in.HostID})
+	on, err := query.VMsBackedBy(ctx, q, fleet.ImageCopy{PoolID: in.PoolID, Volume: in.Volume, HostID: in.HostID})
 	if err == nil && len(on) > 0 {
 		err = fleet.Errorf(fleet.Conflict, "Disks are backed by %s, so the file stays in the library: %s. Delete those disks first.", in.Volume, on[0])
 	}
@@ -164,7 +164,7 @@ func addPublicImage(ctx context.Context, q *db.Queries, a fleet.Actor, name stri
 		return id, err
 	}
 	if err := q.AddImage(ctx, db.AddImageParams{ID: id, Name: free, CreatedBy: a.Name}); err != nil {
-		return id, imageNameTaken(err, free)
+		return id, imageNameTakenError(err, free)
 	}
 	_, err = q.GrantImage(ctx, db.GrantImageParams{ImageID: id, GrantedBy: a.Name})
 	return id, err
@@ -181,14 +181,14 @@ func addVersion(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.I
 }
 
 func addCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet.ImageVersionID, v query.VolumeOn) error {
-	n, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: version, PoolID: v.PoolID, Host: string(v.On()), Volume: v.Name, AddedBy: a.Name})
+	n, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: version, PoolID: v.PoolID, Host: string(v.LocalHost()), Volume: v.Name, AddedBy: a.Name})
 	if err == nil && n == 0 {
 		err = fleet.Errorf(fleet.Conflict, "The library has %s already. Use that image.", v.Name)
 	}
 	return err
 }
 
-func imageNameTaken(err error, name string) error {
+func imageNameTakenError(err error, name string) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.ConstraintName == "image_name_taken" {
 		text := fmt.Sprintf("An image named %q is in the library already. Add a version to it, or choose another name.", name)

@@ -119,7 +119,7 @@ func TestOverviewCountsOnlyVisibleObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.VMs[fleet.PhaseRunning] != 1 || o.VMs[fleet.PhaseCrashed] != 1 || o.Hosts[fleet.HostOnline] != 1 || o.Hosts[fleet.HostUnknown] != 1 ||
-		o.VMs[fleet.PhaseStopped] != 1 || o.VMsInNeed != 2 || o.CommittedCPUs != 3 || o.CPUThreads != 16 || o.MemoryBytes != 24<<30 || o.Pools[fleet.SeverityBad]+o.Pools[fleet.SeverityWarn] != 1 {
+		o.VMs[fleet.PhaseStopped] != 1 || o.VMsNeedingAttention != 2 || o.CommittedCPUs != 3 || o.CPUThreads != 16 || o.MemoryBytes != 24<<30 || o.Pools[fleet.SeverityBad]+o.Pools[fleet.SeverityWarn] != 1 {
 		t.Errorf("%+v", o)
 	}
 	var rows []string
@@ -131,18 +131,18 @@ func TestOverviewCountsOnlyVisibleObjects(t *testing.T) {
 	if got := strings.Join(rows, "\n"); got != want {
 		t.Errorf("attention:\n%s\nwant\n%s", got, want)
 	}
-	if totals, err := s.VMTotals(t.Context(), s.member); err != nil || totals.InNeed != 2 || totals.Phases[fleet.PhaseRunning] != 1 {
+	if totals, err := s.VMTotals(t.Context(), s.member); err != nil || totals.NeedingAttention != 2 || totals.Phases[fleet.PhaseRunning] != 1 {
 		t.Errorf("a member counts %+v %v", totals, err)
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
 	if _, err := s.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if totals, err := s.VMTotals(t.Context(), chief); err != nil || totals.InNeed != 3 || totals.Phases[fleet.PhaseUnknown] != 3 {
+	if totals, err := s.VMTotals(t.Context(), chief); err != nil || totals.NeedingAttention != 3 || totals.Phases[fleet.PhaseUnknown] != 3 {
 		t.Errorf("of offline hosts: %+v %v", totals, err)
 	}
 	other, err := s.Overview(t.Context(), s.stranger)
-	if err != nil || len(other.VMs) != 0 || other.VMsInNeed != 0 || len(other.Hosts) != 0 || len(other.Attention) != 1 || other.Attention[0].Kind != "pool" || other.CommittedCPUs != 0 || other.CPUThreads != 0 {
+	if err != nil || len(other.VMs) != 0 || other.VMsNeedingAttention != 0 || len(other.Hosts) != 0 || len(other.Attention) != 1 || other.Attention[0].Kind != "pool" || other.CommittedCPUs != 0 || other.CPUThreads != 0 {
 		t.Errorf("a stranger sees %+v %v", other, err)
 	}
 }

@@ -77,11 +77,11 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 		{HostID: r.agent.HostID, Session: r.agent.Session, KeyHash: "another"},
 		{HostID: "another", Session: r.agent.Session, KeyHash: r.agent.KeyHash},
 	} {
-		if out.Is(other) {
+		if out.BelongsTo(other) {
 			t.Errorf("%+v passes for %+v", other, r.agent)
 		}
 	}
-	if !out.Is(r.agent) {
+	if !out.BelongsTo(r.agent) {
 		t.Error("the waiter does not belong to its own agent")
 	}
 }

@@ -82,7 +82,7 @@ func TestMachineJoinsAsHost(t *testing.T) {
 	if h.count("hosts h JOIN host_sessions s ON s.host_id = h.id WHERE h.id = $1 AND h.name = 'node-1'", answer.HostID) != 1 {
 		t.Error("no host row with its session row")
 	}
-	list, err := query.Every(t.Context(), chief, fleet.Query{}, h.ListJoinTokens)
+	list, err := query.ReadAllPages(t.Context(), chief, fleet.Query{}, h.ListJoinTokens)
 	if err != nil || len(list) != 1 || list[0].UsedAt == nil || list[0].UsedBy != "node-1" || list[0].Secret != "" {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -114,7 +114,7 @@ func TestMachineJoinsAsHost(t *testing.T) {
 func TestJoinTokenWorksOnce(t *testing.T) {
 	h := newIdentityFixture(t)
 	secret := h.joinToken().Secret
-	got := tally(runConcurrently(4, func(i int) error {
+	got := countCodes(runConcurrently(4, func(i int) error {
 		_, err := h.join(secret, "node-"+string(rune('a'+i)), "")
 		return err
 	}))
@@ -182,7 +182,7 @@ func TestRefusedJoinLeavesTokenUnused(t *testing.T) {
 func TestConcurrentJoinsOfOneMachineMakeOneHost(t *testing.T) {
 	h := newIdentityFixture(t)
 	secrets := []string{h.joinToken().Secret, h.joinToken().Secret}
-	got := tally(runConcurrently(2, func(i int) error {
+	got := countCodes(runConcurrently(2, func(i int) error {
 		_, err := h.join(secrets[i], "node-"+string(rune('a'+i)), machineA)
 		return err
 	}))

@@ -19,7 +19,7 @@ func (s *projectFixture) setLabels(host fleet.HostID, labels map[string]string) 
 	}
 }
 
-func (s *projectFixture) pass() {
+func (s *projectFixture) runAssignPass() {
 	s.t.Helper()
 	if err := s.AssignLabelled(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
@@ -53,7 +53,7 @@ func (s *projectFixture) unassignedReasons(id fleet.PoolID) string {
 		s.t.Fatal(err)
 	}
 	var out []string
-	for _, h := range now.Left {
+	for _, h := range now.LeftOut {
 		out = append(out, h.HostName+": "+h.Why)
 	}
 	return strings.Join(out, "; ")
@@ -100,31 +100,31 @@ func TestPoolAssignedByLabel(t *testing.T) {
 		t.Errorf("the task is of %q, the audit says %q", by, said)
 	}
 	h3 := s.host("h3", 1024)
-	s.pass()
+	s.runAssignPass()
 	s.wantAssigned("where a host has no labels", fast.ID, "h1")
 	s.setLabels(h3, map[string]string{"rack": "4"})
-	s.pass()
+	s.runAssignPass()
 	s.wantAssigned("where a host has a part of them", fast.ID, "h1")
 	s.setLabels(h3, rack4)
-	s.pass()
+	s.runAssignPass()
 	s.wantAssigned("after a host was relabelled", fast.ID, "h1 h3")
 	s.exec(`INSERT INTO hosts (id, name, spec) VALUES ($1, 'h4', '{"labels":{"rack":"4","ssd":""}}')`, fleet.NewID[fleet.HostID]())
-	s.pass()
+	s.runAssignPass()
 	s.wantAssigned("after a host has joined", fast.ID, "h1 h3 h4")
 	s.setLabels(s.h1, map[string]string{})
 	before := s.changeMarks()
-	s.pass()
+	s.runAssignPass()
 	s.wantAssigned("after a host lost the labels", fast.ID, "h1 h3 h4")
 	if after := s.changeMarks(); after != before {
 		t.Errorf("a pass with nothing to do wrote: %s before, %s after", before, after)
 	}
 	now, err := s.ByLabel(t.Context(), chief, fleet.SubjectPool(fast.ID))
-	if err != nil || len(now.Beside) != 1 || now.Beside[0].HostName != "h1" || now.All != 1 || now.Selector != "rack=4, ssd" {
+	if err != nil || len(now.Unmatched) != 1 || now.Unmatched[0].HostName != "h1" || now.UnmatchedCount != 1 || now.Selector != "rack=4, ssd" {
 		t.Errorf("%+v %v", now, err)
 	}
 	s.assignPoolByLabel(fast.ID, "")
 	s.exec(`INSERT INTO hosts (id, name, spec) VALUES ($1, 'h5', '{"labels":{"rack":"4","ssd":""}}')`, fleet.NewID[fleet.HostID]())
-	s.pass()
+	s.runAssignPass()
 	s.wantAssigned("without a selector", fast.ID, "h1 h3 h4")
 }
 
@@ -144,10 +144,10 @@ func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 		if _, err := s.Release(t.Context(), chief, fleet.SubjectPool(fast.ID), s.h1); err != nil {
 			t.Fatal(err)
 		}
-		s.pass()
+		s.runAssignPass()
 		s.wantAssigned("while it is released", fast.ID, "h2")
 		s.exec(`DELETE FROM assignments WHERE asked = 'release'`) // the host has released it
-		s.pass()
+		s.runAssignPass()
 		s.wantAssigned("after it was released", fast.ID, "h2")
 	}
 	release()
@@ -160,7 +160,7 @@ func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.exec(`DELETE FROM assignments WHERE host_id = $1 AND object_id = $2`, s.h1, fast.ID)
-	s.pass()
+	s.runAssignPass()
 	s.wantAssigned("after a person assigned it again, and it got lost", fast.ID, "h1 h2")
 	release()
 	s.assignPoolByLabel(fast.ID, "rack=4")
@@ -189,13 +189,13 @@ func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 	}
 	before := s.changeMarks()
 	for range 3 {
-		s.pass()
+		s.runAssignPass()
 	}
 	if after := s.changeMarks(); after != before {
 		t.Errorf("passes without a change wrote: %s before, %s after", before, after)
 	}
 	s.exec(`DELETE FROM assignments WHERE object_id = $1`, s.local)
-	s.pass()
+	s.runAssignPass()
 	s.wantAssigned("when the conflict is gone", other.ID, "h1 n0 n1 n2 n3 n4")
 	if got := s.unassignedReasons(other.ID); got != "" {
 		t.Errorf("the page says %q", got)
@@ -217,20 +217,20 @@ func TestNetworkAssignedByLabel(t *testing.T) {
 	s := newProjectFixture(t)
 	s.setLabels(s.h1, rack4)
 	s.setLabels(s.h2, rack4)
-	s.define("taken", natSpec("10.5.0.1/16"), s.h2)
+	s.defineNetwork("taken", natSpec("10.5.0.1/16"), s.h2)
 	lan, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: "lan", Spec: natSpec("10.5.7.1/24"), Selector: "ssd"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.wantAssigned("made with a selector", lan.ID, "h1")
 	now, err := s.ByLabel(t.Context(), chief, fleet.SubjectNetwork(lan.ID))
-	if err != nil || len(now.Left) != 1 || now.Left[0].HostName != "h2" || !strings.Contains(now.Left[0].Why, "overlaps 10.5.0.0/16 of network taken on h2") {
+	if err != nil || len(now.LeftOut) != 1 || now.LeftOut[0].HostName != "h2" || !strings.Contains(now.LeftOut[0].Why, "overlaps 10.5.0.0/16 of network taken on h2") {
 		t.Errorf("%+v %v", now, err)
 	}
 	if _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(lan.ID)); err != nil {
 		t.Fatal(err)
 	}
-	s.pass()
+	s.runAssignPass()
 	s.wantAssigned("while it is being deleted", lan.ID, "")
 	s.wantRefused("labels of a dying network", fleet.Conflict, "being deleted", func() error {
 		_, err := s.AssignByLabel(t.Context(), chief, fleet.SubjectNetwork(lan.ID), "rack")
@@ -269,7 +269,7 @@ func TestConcurrentPassesAssignOnce(t *testing.T) {
 		})
 	}
 	both.Wait()
-	s.pass() // assigns what a skipped pass left
+	s.runAssignPass() // assigns what a skipped pass left
 	for _, id := range ids {
 		s.wantAssigned("after both", id, "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
 		if n := s.count(`audit WHERE action = 'pool.assign' AND subject = 'pool:` + string(id) + `'`); n != 1 {
@@ -339,7 +339,7 @@ func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
 	s.wantRefused("where no host is online", fleet.Conflict, "They retry automatically", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
 	s.exec(`UPDATE host_sessions SET seen_at = now()`)
-	lan := s.define("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
+	lan := s.defineNetwork("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)
 	s.setNetworkStatus(lan.ID, s.h2, `{"active":false,"byOthers":true}`)
 	// A network that others stopped on the host is not started again.

@@ -69,7 +69,7 @@ func (c *Control) AddImage(ctx context.Context, a fleet.Actor, in NewImage) (id 
 		}
 		err := q.AddImage(ctx, db.AddImageParams{ID: id, ProjectID: of, Name: in.Name, Description: in.Description, Os: in.OS, CreatedBy: a.Name})
 		if err != nil {
-			return imageNameTaken(err, in.Name)
+			return imageNameTakenError(err, in.Name)
 		}
 		if in.Public {
 			of = nil
@@ -140,7 +140,7 @@ func (c *Control) EditImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 			return err
 		}
 		if err := q.ChangeImage(ctx, db.ChangeImageParams{ID: id, Name: name, Description: description, Os: os}); err != nil {
-			return imageNameTaken(err, name)
+			return imageNameTakenError(err, name)
 		}
 		return store.Audit(ctx, q, a, "image.edit", fleet.SubjectImage(id), name, strings.TrimSpace("name "+name+", "+os.Words()))
 	})
@@ -229,7 +229,7 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 		}
 	}
 	if ok, why := v.Allows(fleet.ActDelete); !ok {
-		return nil, inUse(a, fleet.Errorf(fleet.Conflict, "%s: %s", v.Name, why))
+		return nil, hideInUseDetails(a, fleet.Errorf(fleet.Conflict, "%s: %s", v.Name, why))
 	}
 	if confirm != v.Name {
 		var checks fleet.Checks
@@ -263,7 +263,7 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 		}
 		return store.Audit(ctx, q, a, "image.delete", fleet.SubjectImage(id), image.Name, fmt.Sprintf("%d copies, files deleted: %t", len(copies), files))
 	})
-	return tasks, inUse(a, err)
+	return tasks, hideInUseDetails(a, err)
 }
 
 // mayDelete refuses actors who may not delete the image. Administrators may delete any image, members those of their
@@ -276,7 +276,7 @@ func mayDelete(a fleet.Actor, v fleet.ImageView) error {
 }
 
 // inUse hides the details of err from actors who see no hosts, because err may name VMs and pools of other projects.
-func inUse(a fleet.Actor, err error) error {
+func hideInUseDetails(a fleet.Actor, err error) error {
 	if fleet.CodeOf(err) != fleet.Conflict || store.SeesHosts(a) {
 		return err
 	}
@@ -298,7 +298,7 @@ func queueFileDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, copy q
 	}
 	subject := fleet.SubjectVolume(copy.Ref())
 	task, err := store.Queue(ctx, q, a, db.JoinQueueParams{
-		HostID: copy.On.Hosts[0].ID, Kind: fleet.VolumeDelete, Subject: subject, SubjectName: copy.Volume, Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeOrder{}},
+		HostID: copy.On.Hosts[0].ID, Kind: fleet.VolumeDelete, Subject: subject, SubjectName: copy.Volume, Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeParams{}},
 	})
 	if err != nil {
 		return task, err

@@ -50,10 +50,10 @@ func (s *libraryFixture) finishVolume(host fleet.HostID, w wire.Work, more strin
 	if err := s.pool.QueryRow(s.t.Context(), `SELECT status FROM assignments WHERE pool_id = $1 AND host_id = $2`, ref.PoolID, host).Scan(&status); err != nil {
 		s.t.Fatal(err)
 	}
-	s.stop(host, w, wire.Finish{Outcome: wire.Done, Pool: &status})
+	s.finishWith(host, w, wire.Finish{Outcome: wire.Done, Pool: &status})
 }
 
-func (s *libraryFixture) stop(host fleet.HostID, w wire.Work, f wire.Finish) {
+func (s *libraryFixture) finishWith(host fleet.HostID, w wire.Work, f wire.Finish) {
 	s.t.Helper()
 	s.seq[host]++
 	f.Epoch, f.Seq = w.Epoch, s.seq[host]

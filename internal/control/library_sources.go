@@ -42,8 +42,8 @@ func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		return fleet.Task{}, checks.Err()
 	}
 	v := files[0]
-	return c.orderVolume(ctx, a, from.PoolID, func(q *db.Queries, pool assign.Object) (volumeJob, error) {
-		if err := idle(ctx, q, v); err != nil {
+	return c.queueVolumeJob(ctx, a, from.PoolID, func(q *db.Queries, pool assign.Object) (volumeJob, error) {
+		if err := checkVolumeIdle(ctx, q, v); err != nil {
 			return volumeJob{}, err
 		}
 		if err := first(q); err != nil {
@@ -53,7 +53,7 @@ func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		if err != nil {
 			return volumeJob{}, err
 		}
-		j := volumeJob{kind: fleet.VolumeHash, ref: fleet.Volref{PoolID: v.PoolID, Volume: v.Name}, host: v.Hosts[0], audited: true}
+		j := volumeJob{kind: fleet.VolumeHash, ref: fleet.Volref{PoolID: v.PoolID, Volume: v.Name}, host: v.Hosts[0], auditByCaller: true}
 		return j, addCopy(ctx, q, a, version, v)
 	})
 }
@@ -82,16 +82,16 @@ func addPendingCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version f
 }
 
 func (c *Control) addDownloadVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
-	j, err := download(from.PoolID, NewDownload{URL: from.URL, Checksum: from.Checksum, ChecksumURL: from.ChecksumURL, Name: from.Volume, HostID: from.HostID})
+	j, err := newDownloadJob(from.PoolID, NewDownload{URL: from.URL, Checksum: from.Checksum, ChecksumURL: from.ChecksumURL, Name: from.Volume, HostID: from.HostID})
 	if err != nil {
 		return fleet.Task{}, sourceFields("source", err)
 	}
-	j.audited = true
-	return c.orderVolume(ctx, a, from.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+	j.auditByCaller = true
+	return c.queueVolumeJob(ctx, a, from.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		if err := first(q); err != nil {
 			return j, err
 		}
-		spec, err := sharedOf(ctx, q, from.PoolID)
+		spec, err := poolSpec(ctx, q, from.PoolID)
 		if err != nil {
 			return j, err
 		}
@@ -113,10 +113,10 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 	switch {
 	case n > len(vm.Spec.Disks):
 		checks.Add("source.disk", "The VM %s has %d disks.", vm.Name, len(vm.Spec.Disks))
-	case vm.On() || vm.Ordered != "" && vm.Ordered != fleet.Stopped:
+	case vm.HasGuest() || vm.RequestedPower != "" && vm.RequestedPower != fleet.Stopped:
 		checks.Add("source.vmId", "The VM %s is on, so a copy of its disk would be inconsistent. Shut it down first.", vm.Name)
-	case vm.HeldBySnapshots() != "":
-		checks.Add("source.vmId", "%s", vm.HeldBySnapshots())
+	case vm.WhySnapshotsBlock() != "":
+		checks.Add("source.vmId", "%s", vm.WhySnapshotsBlock())
 	case vm.Status == nil:
 		checks.Add("source.vmId", "The host has not created the VM %s yet.", vm.Name)
 	}
@@ -126,24 +126,24 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 	disk := vm.Spec.Disks[n-1]
 	j := volumeJob{
 		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: from.PoolID, Volume: cmp.Or(from.Volume, fleet.CopyName(name, int(vm.Generation), "qcow2"))},
-		order: fleet.VolumeOrder{Source: disk.Volume, SourcePool: disk.PoolID, Flatten: true, TakesBytes: disk.SizeBytes}, audited: true,
+		args: fleet.VolumeParams{Source: disk.Volume, SourcePool: disk.PoolID, Flatten: true, TakesBytes: disk.SizeBytes}, auditByCaller: true,
 	}
 	fleet.CheckNewVolume(&checks, "source.volume", j.ref.Volume)
 	if err := checks.Err(); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderVolume(ctx, a, from.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+	return c.queueVolumeJob(ctx, a, from.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		now, err := store.LockVM(ctx, q, a, from.VMID, policy.VMChange)
 		switch {
 		case err != nil:
 			return j, err
-		case now.Generation != vm.Generation || now.On() || now.Ordered != "" && now.Ordered != fleet.Stopped:
+		case now.Generation != vm.Generation || now.HasGuest() || now.RequestedPower != "" && now.RequestedPower != fleet.Stopped:
 			return j, fleet.Errorf(fleet.Conflict, "The VM %s was changed or started meanwhile. Check the VM and try again.", vm.Name)
 		}
 		if err := first(q); err != nil {
 			return j, err
 		}
-		spec, err := sharedOf(ctx, q, from.PoolID)
+		spec, err := poolSpec(ctx, q, from.PoolID)
 		if err != nil {
 			return j, err
 		}

@@ -44,7 +44,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	}
 	s.finishVolume(task.HostID, works[0], `{"sha256":"`+digest+`"}`)
 	v := s.image(chief, id)
-	if x := v.Newest(); x == nil || x.SHA256 != digest || len(x.Copies) != 1 || x.Copies[0].State != fleet.CopyReady || !x.Offered {
+	if x := v.Newest(); x == nil || x.SHA256 != digest || len(x.Copies) != 1 || x.Copies[0].State != fleet.CopyReady || !x.Usable {
 		t.Fatalf("%+v", v)
 	}
 
@@ -73,7 +73,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 		t.Errorf("published to red, the member sees %s and the stranger %s", names(s.member), names(s.stranger))
 	}
 	image := s.image(s.member, id)
-	if image.CreatedBy != "" || len(image.Versions) != 1 || image.Versions[0].Copies != nil || image.Versions[0].Source != "" || image.Grants[0].By != "" || !image.Versions[0].Offered {
+	if image.CreatedBy != "" || len(image.Versions) != 1 || image.Versions[0].Copies != nil || image.Versions[0].Source != "" || image.Grants[0].By != "" || !image.Versions[0].Usable {
 		t.Errorf("a member gets %+v", image)
 	}
 	vm, err := s.createFromImage(s.member, s.red, "mine", disk)
@@ -96,12 +96,12 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 
 	// A changed file is offered to no project.
 	s.updateVolume(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":null,"altered":true}`)
-	if x := s.image(chief, id).Newest(); x.Offered || x.Copies[0].State != fleet.CopyChanged || !strings.Contains(x.Copies[0].Why, "written to") {
+	if x := s.image(chief, id).Newest(); x.Usable || x.Copies[0].State != fleet.CopyChanged || !strings.Contains(x.Copies[0].Why, "written to") {
 		t.Errorf("written to since: %+v", x)
 	}
 	s.wantRefused("a VM from a changed image", fleet.Invalid, "no host", func() error { _, err := s.createFromImage(s.member, s.red, "late", disk); return err })
 	s.updateVolume(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":"`+strings.Repeat("f", 64)+`","altered":false}`)
-	if x := s.image(chief, id).Newest(); x.Offered || x.SHA256 != digest || !strings.Contains(x.Copies[0].Why, "content differs") {
+	if x := s.image(chief, id).Newest(); x.Usable || x.SHA256 != digest || !strings.Contains(x.Copies[0].Why, "content differs") {
 		t.Errorf("other bytes: %+v", x)
 	}
 	if err := s.RevokeImage(t.Context(), chief, id, s.red); err != nil {
@@ -143,7 +143,7 @@ func TestHostReportAffectsOnlyItsOwnCopies(t *testing.T) {
 		return *s.image(chief, id).Newest()
 	}
 	other := strings.Repeat("e", 64)
-	if v := says(s.h1, digest); v.SHA256 != "" || !v.Offered {
+	if v := says(s.h1, digest); v.SHA256 != "" || !v.Usable {
 		t.Errorf("after one of two reports: %+v", v)
 	}
 	if v := says(s.h2, other); v.SHA256 != "" {
@@ -153,11 +153,11 @@ func TestHostReportAffectsOnlyItsOwnCopies(t *testing.T) {
 		t.Errorf("with equal reports: %+v", v)
 	}
 	v := says(s.h1, other)
-	if v.SHA256 != digest || !v.Offered {
+	if v.SHA256 != digest || !v.Usable {
 		t.Errorf("after one report changed again: %+v", v)
 	}
 	for _, c := range v.Copies {
-		if c.Offered() != (c.HostID == s.h2) {
+		if c.Usable() != (c.HostID == s.h2) {
 			t.Errorf("the copy on %s is %s: %s", c.HostName, c.State, c.Why)
 		}
 	}
@@ -196,7 +196,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	if o := w.Args.Volume; len(w.Pools) != 1 || w.Pools[0].ID != s.local || o.Source != "only-here.qcow2" || o.SourcePool != s.local || o.Checksum != "sha256:"+digest || w.Pool.ID != s.nfs {
 		t.Errorf("the order is %+v with %+v", o, w.Pools)
 	}
-	if x := s.image(chief, id).Newest(); len(x.Copies) != 2 || !slices.ContainsFunc(x.Copies, func(c fleet.ImageCopy) bool { return c.State == fleet.CopyComing }) {
+	if x := s.image(chief, id).Newest(); len(x.Copies) != 2 || !slices.ContainsFunc(x.Copies, func(c fleet.ImageCopy) bool { return c.State == fleet.CopyInProgress }) {
 		t.Errorf("meanwhile: %+v", x)
 	}
 	task := one[string](&rig{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(first.ID))
@@ -218,7 +218,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		t.Fatalf("after the copy: %+v", applies)
 	}
 	for _, w := range applies {
-		s.stop(s.h2, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+		s.finishWith(s.h2, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	}
 	if task := one[string](&rig{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(first.ID)); task != "done" {
 		t.Errorf("the task of the VM is %s in the end", task)
@@ -248,7 +248,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	if len(copies) != 1 {
 		t.Fatalf("%+v", copies)
 	}
-	s.stop(s.h1, copies[0], wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
+	s.finishWith(s.h1, copies[0], wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
 	if w := s.work(s.h2, fleet.VMApply); len(w) != 1 || w[0].VM.ID != third.ID {
 		t.Errorf("after a copy that failed: %+v", w)
 	}
@@ -310,7 +310,7 @@ func TestImageVersionFromVMDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := s.work(s.h1, fleet.VMApply)
-	s.stop(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
+	s.finishWith(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
 	in := control.NewImage{Name: "Web", ProjectID: s.red, Source: control.ImageSource{PoolID: s.nfs, VMID: vm.ID, Volume: "web.qcow2"}}
 	ask := func() error { _, _, err := s.AddImage(context.WithoutCancel(t.Context()), chief, in); return err }
 	s.wantRefused("of a running VM", fleet.Invalid, "Shut the VM down", ask)
@@ -323,11 +323,11 @@ func TestImageVersionFromVMDisk(t *testing.T) {
 		t.Fatalf("%+v", works)
 	}
 	page, err := s.ListImages(t.Context(), s.member, fleet.Query{Filter: "name:web"})
-	if err != nil || len(page.Items) != 1 || page.Items[0].Newest().Offered {
+	if err != nil || len(page.Items) != 1 || page.Items[0].Newest().Usable {
 		t.Fatalf("before the copy is complete: %+v %v", page.Items, err)
 	}
 	s.finishVolume(s.h1, works[0], `{"sha256":"`+digest+`"}`)
-	if x := s.image(s.member, page.Items[0].ID).Newest(); !x.Offered || x.Format != "qcow2" || x.CapacityBytes != 1<<20 || x.SHA256 != digest {
+	if x := s.image(s.member, page.Items[0].ID).Newest(); !x.Usable || x.Format != "qcow2" || x.CapacityBytes != 1<<20 || x.SHA256 != digest {
 		t.Errorf("when the copy is complete: %+v", x)
 	}
 }
@@ -341,11 +341,11 @@ func TestImageVersionFromURL(t *testing.T) {
 		t.Fatalf("%+v %v", task, err)
 	}
 	works := s.work(s.h1, fleet.VolumeFetch)
-	if len(works) != 1 || s.image(s.member, id).Newest().Offered {
+	if len(works) != 1 || s.image(s.member, id).Newest().Usable {
 		t.Fatalf("%+v", works)
 	}
 	s.finishVolume(s.h1, works[0], `{}`)
-	if x := s.image(chief, id).Newest(); !x.Offered || x.Format != "qcow2" || x.SHA256 != "" || x.Source != "https://example.org/debian-12.qcow2" {
+	if x := s.image(chief, id).Newest(); !x.Usable || x.Format != "qcow2" || x.SHA256 != "" || x.Source != "https://example.org/debian-12.qcow2" {
 		t.Errorf("when the download is complete: %+v", x)
 	}
 	works = s.work(s.h1, fleet.VolumeHash)
@@ -375,7 +375,7 @@ func TestRequestedChecksumIsVersionsChecksum(t *testing.T) {
 		t.Fatalf("%+v", works)
 	}
 	s.finishVolume(s.h1, works[0], `{"sha256":"`+strings.Repeat("e", 64)+`"}`)
-	if x := s.image(chief, id).Newest(); x.SHA256 != digest || x.Offered || !strings.Contains(x.Copies[0].Why, "content differs") {
+	if x := s.image(chief, id).Newest(); x.SHA256 != digest || x.Usable || !strings.Contains(x.Copies[0].Why, "content differs") {
 		t.Errorf("after the host reported another checksum: %+v", x)
 	}
 }

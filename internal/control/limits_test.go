@@ -47,7 +47,7 @@ func TestOnlyAdministratorsMayOvercommitMemory(t *testing.T) {
 
 func TestConcurrentCreatesDoNotOvercommitMemory(t *testing.T) {
 	s := newProjectFixture(t)
-	got := tally(runConcurrently(8, func(i int) error {
+	got := countCodes(runConcurrently(8, func(i int) error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{
 			ProjectID: s.red, HostID: s.h1, Name: fmt.Sprintf("vm-%d", i), Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 6000},
 		})

@@ -18,7 +18,7 @@ import (
 // macPool is the MAC prefix of new NICs. Its addresses are all MAC addresses with this prefix.
 type macPool string
 
-func (c *Control) macs() macPool { return macPool(cmp.Or(c.opts.MACPrefix, "52:54:00")) }
+func (c *Control) macPrefix() macPool { return macPool(cmp.Or(c.opts.MACPrefix, "52:54:00")) }
 
 // choose assigns a free address to each NIC without one, and refuses new addresses that another VM has. Actors who do
 // not administer hosts may only choose from the project's own range: a refusal for other addresses would reveal other

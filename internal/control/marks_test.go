@@ -56,7 +56,7 @@ func TestHostCannotTakeVMsOfOtherHosts(t *testing.T) {
 	}
 	// The other host shows the right mark while the VM's own host runs the VM: this raises an alarm, and the VM stays.
 	p.reportOwn(fleet.Running)
-	p.split()
+	p.runOnBothHosts()
 }
 
 func TestVMsWithoutMarkGetIt(t *testing.T) {

@@ -11,19 +11,19 @@ import (
 
 // GrantNetwork makes a restricted network available to the VMs of a project, or of all projects if project is empty.
 func (c *Control) GrantNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, project fleet.ProjectID) error {
-	return c.setGrant(ctx, a, id, project, "network.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
+	return c.setNetworkGrant(ctx, a, id, project, "network.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.GrantNetwork(ctx, db.GrantNetworkParams{NetworkID: id, ProjectID: of})
 	})
 }
 
 // RevokeNetwork removes a grant. VMs on the network stay on it.
 func (c *Control) RevokeNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, project fleet.ProjectID) error {
-	return c.setGrant(ctx, a, id, project, "network.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
+	return c.setNetworkGrant(ctx, a, id, project, "network.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.RevokeNetwork(ctx, db.RevokeNetworkParams{NetworkID: id, ProjectID: of})
 	})
 }
 
-func (c *Control) setGrant(ctx context.Context, a fleet.Actor, id fleet.NetworkID, project fleet.ProjectID, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
+func (c *Control) setNetworkGrant(ctx context.Context, a fleet.Actor, id fleet.NetworkID, project fleet.ProjectID, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (c *Control) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNet
 		if _, err := network.Assign(ctx, q, a, in.HostIDs); err != nil {
 			return err
 		}
-		if err := network.Audit(ctx, q, a, "create", describe(in.Spec)); err != nil {
+		if err := network.Audit(ctx, q, a, "create", describeNetwork(in.Spec)); err != nil {
 			return err
 		}
 		_, _, err := network.Select(ctx, q, a, selector)
@@ -87,13 +87,13 @@ func checkNetworkName(ctx context.Context, q *db.Queries, name string) error {
 }
 
 // describe formats the spec for the audit.
-func describe(s fleet.NetworkSpec) string {
+func describeNetwork(s fleet.NetworkSpec) string {
 	parts := []string{string(s.Mode)}
 	for _, p := range s.Prefixes() {
 		parts = append(parts, p.String())
 	}
 	for _, w := range []string{s.Device, s.Bridge, s.Underlay} {
-		if w != "" && !s.Mode.Is().Served {
+		if w != "" && !s.Mode.Info().HostAddresses {
 			parts = append(parts, w)
 		}
 	}

@@ -17,7 +17,7 @@ func natSpec(gateway string) fleet.NetworkSpec {
 	return fleet.NetworkSpec{Mode: fleet.NetworkNAT, DNS: true, IPv4: &fleet.Subnet{Gateway: gateway}}
 }
 
-func (s *projectFixture) define(name string, spec fleet.NetworkSpec, hosts ...fleet.HostID) fleet.NetworkView {
+func (s *projectFixture) defineNetwork(name string, spec fleet.NetworkSpec, hosts ...fleet.HostID) fleet.NetworkView {
 	s.t.Helper()
 	v, err := s.CreateNetwork(s.t.Context(), chief, control.CreateNetwork{Name: name, Spec: spec, HostIDs: hosts})
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *projectFixture) setNetworkStatus(id fleet.NetworkID, host fleet.HostID,
 
 func TestNetworkAssignedReleasedAndDeleted(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.define("lan", natSpec(" 10.5.0.1/24 "), s.h1, s.h1)
+	v := s.defineNetwork("lan", natSpec(" 10.5.0.1/24 "), s.h1, s.h1)
 	if v.Spec == nil || v.Spec.IPv4.Gateway != "10.5.0.1/24" || v.Restricted || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.NetworkPending || !v.Hosts[0].Assigned {
 		t.Fatalf("%+v", v)
 	}
@@ -74,7 +74,7 @@ func TestNetworkAssignedReleasedAndDeleted(t *testing.T) {
 	if _, err := s.GetNetwork(t.Context(), chief, v.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("the network outlives its last host: %v", err)
 	}
-	bare := s.define("bare", fleet.NetworkSpec{Mode: fleet.NetworkIsolated})
+	bare := s.defineNetwork("bare", fleet.NetworkSpec{Mode: fleet.NetworkIsolated})
 	if page, err := s.ListNetworks(t.Context(), chief, fleet.Query{Filter: "name:bare"}); err != nil || len(page.Items) != 1 {
 		t.Errorf("a network on no host is not listed: %+v %v", page, err)
 	}
@@ -117,7 +117,7 @@ func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 		}
 	}
 	s.wantRefused("define its name", fleet.Invalid, "A network named default was found on hosts: h1, h2.", create("default"))
-	s.define("lan", natSpec("10.5.0.1/24"))
+	s.defineNetwork("lan", natSpec("10.5.0.1/24"))
 	s.wantRefused("define a name twice", fleet.Invalid, "A network named lan is defined already.", create("lan"))
 	s.exec(`DELETE FROM assignments WHERE network_id = $1`, id)
 	s.wantRefused("define the name of a vanished network", fleet.Invalid, "was found on a host before", create("default"))
@@ -133,7 +133,7 @@ func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 	s := newProjectFixture(t)
 	s.exec(`UPDATE assignments SET status = '{"active":true,"bridge":"virbr0","subnets":["192.168.122.0/24","nonsense","0.0.0.0/0"]}' WHERE noun = 'net' AND host_id = $1`, s.h1)
-	s.define("lan", natSpec("10.5.0.1/24"), s.h1)
+	s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)
 	create := func(name string, spec fleet.NetworkSpec, host fleet.HostID) func() error {
 		return func() error {
 			_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: name, Spec: spec, HostIDs: []fleet.HostID{host}})
@@ -149,9 +149,9 @@ func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 	named := fleet.NetworkSpec{Mode: fleet.NetworkIsolated, Bridge: "virbr0"}
 	s.wantRefused("a bridge device", fleet.Invalid, "The network default has the bridge device virbr0 on h1 already.", create("b", named, s.h1))
 	six := fleet.NetworkSpec{Mode: fleet.NetworkRouted, IPv6: &fleet.Subnet{Gateway: "fd00:5::1/64"}}
-	s.define("six", six, s.h2)
+	s.defineNetwork("six", six, s.h2)
 	s.wantRefused("the same IPv6", fleet.Invalid, "fd00:5::/64 of network b overlaps fd00:5::/64 of network six on h2", create("b", six, s.h2))
-	other := s.define("b", natSpec("10.5.0.129/25"), s.h2) // on another host there is no conflict
+	other := s.defineNetwork("b", natSpec("10.5.0.129/25"), s.h2) // on another host there is no conflict
 	s.wantRefused("assigned later", fleet.Invalid, "overlaps 10.5.0.0/24 of network lan on h1", func() error {
 		_, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(other.ID), []fleet.HostID{s.h1})
 		return err
@@ -204,7 +204,7 @@ func TestConcurrentOverlappingNetworksRefused(t *testing.T) {
 // A network cannot be released while VMs have NICs on it. Its page counts these VMs on hosts where the network failed.
 func TestReleaseRefusedForNetworkInUse(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
+	v := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true}`)
 	s.setNetworkStatus(v.ID, s.h2, `{"active":true}`)
 	spec := smallSpec
@@ -224,7 +224,7 @@ func TestReleaseRefusedForNetworkInUse(t *testing.T) {
 	}
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"error":"dnsmasq is not running"}`)
 	page, err := s.NetworkHosts(t.Context(), chief, v.ID, fleet.Query{})
-	if err != nil || len(page.Items) != 2 || page.Items[0].HostName != "h1" || page.Items[0].State != fleet.NetworkFailed || page.Items[0].VMs != 2 || page.Items[1].VMs != 0 || !page.Items[1].Leaving {
+	if err != nil || len(page.Items) != 2 || page.Items[0].HostName != "h1" || page.Items[0].State != fleet.NetworkFailed || page.Items[0].VMs != 2 || page.Items[1].VMs != 0 || !page.Items[1].Releasing {
 		t.Errorf("%+v %v", page.Items, err)
 	}
 	if seen, err := s.GetNetwork(t.Context(), s.member, v.ID); err != nil || seen.Hosts[0].VMs != 0 || seen.Hosts[0].HostName != "" {
@@ -238,7 +238,7 @@ func TestTenantViewOfNetworkIsRedacted(t *testing.T) {
 	spec := natSpec("10.5.0.1/24")
 	spec.Bridge, spec.Device = "qx-lan", "eth7"
 	spec.IPv4.DHCP = &fleet.DHCP{Leases: []fleet.StaticLease{{MAC: "52:54:00:12:34:56", IP: "10.5.0.9", Name: "secret"}}}
-	v := s.define("lan", spec, s.h1)
+	v := s.defineNetwork("lan", spec, s.h1)
 	seen, err := s.GetNetwork(t.Context(), s.member, v.ID)
 	if err != nil || seen.Spec == nil || seen.Spec.IPv4.Gateway != "10.5.0.1/24" {
 		t.Fatalf("%+v %v", seen, err)
@@ -318,7 +318,7 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 // A VM is placed only on hosts that have its network. A different network of the same name does not count.
 func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
+	v := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)
 	spec := smallSpec
 	spec.NICs = []fleet.NIC{{NetworkID: v.ID}}
 	create := func() error {
@@ -350,7 +350,7 @@ func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 // placed there.
 func TestUnassignedNetworkOfSameNameIsIgnored(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
+	v := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)
 	restricted := func(want bool, what string) {
 		t.Helper()
 		if got, err := s.GetNetwork(t.Context(), chief, v.ID); err != nil || got.Restricted != want {

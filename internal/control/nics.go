@@ -12,7 +12,7 @@ import (
 
 // nicCapacity returns the free capacity of hosts for NICs that each need a host device. Until the transaction ends, no
 // other transaction can reserve that capacity.
-func nicCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet.NIC) (map[fleet.HostID]map[fleet.NetworkID]*placement.NICs, error) {
+func nicCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet.NIC) (map[fleet.HostID]map[fleet.NetworkID]*placement.NICCapacity, error) {
 	var ids []fleet.NetworkID
 	for _, n := range nics {
 		if n.NetworkID != "" && !slices.Contains(ids, n.NetworkID) {
@@ -46,19 +46,19 @@ func nicCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []f
 	if err != nil {
 		return nil, err
 	}
-	out := map[fleet.HostID]map[fleet.NetworkID]*placement.NICs{}
-	shared := map[string]*placement.NICs{}
+	out := map[fleet.HostID]map[fleet.NetworkID]*placement.NICCapacity{}
+	shared := map[string]*placement.NICCapacity{}
 	for _, t := range networks {
 		i := slices.IndexFunc(counted, func(n db.CountedNetworksRow) bool { return string(n.ID) == t.NetworkID })
 		n := counted[i]
 		key := string(t.HostID) + " " + n.Mode + " " + n.Device // networks on one device share its capacity
 		c := shared[key]
 		if c == nil {
-			c = &placement.NICs{Device: n.Device, Functions: n.Mode == string(fleet.NetworkSRIOV), Total: int(t.Total), Used: int(t.Used)}
+			c = &placement.NICCapacity{Device: n.Device, Functions: n.Mode == string(fleet.NetworkSRIOV), Total: int(t.Total), Used: int(t.Used)}
 			shared[key] = c
 		}
 		if out[t.HostID] == nil {
-			out[t.HostID] = map[fleet.NetworkID]*placement.NICs{}
+			out[t.HostID] = map[fleet.NetworkID]*placement.NICCapacity{}
 		}
 		out[t.HostID][n.ID] = c
 	}

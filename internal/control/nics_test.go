@@ -17,8 +17,8 @@ import (
 // NIC frees its function.
 func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	s := newProjectFixture(t)
-	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1, s.h2)
-	also := s.define("also", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4", VLAN: 7}, s.h1)
+	fast := s.defineNetwork("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1, s.h2)
+	also := s.defineNetwork("also", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4", VLAN: 7}, s.h1)
 	s.setNetworkStatus(fast.ID, s.h1, `{"active":true,"nics":{"total":3,"used":0}}`)
 	s.setNetworkStatus(also.ID, s.h1, `{"active":true,"nics":{"total":3,"used":0}}`)
 	create := func(name string, host fleet.HostID, on ...fleet.NetworkView) (fleet.VMView, error) {
@@ -120,7 +120,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 // A host's report of virtual functions affects only that host, and only if the network is assigned to it.
 func TestReportedVirtualFunctionsAffectOnlyTheirHost(t *testing.T) {
 	s := newProjectFixture(t)
-	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1)
+	fast := s.defineNetwork("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1)
 	s.setNetworkStatus(fast.ID, s.h1, `{"active":true,"nics":{"total":1,"used":0}}`)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true,"nics":{"total":9007199254740992,"used":9007199254740992}}')`, fast.ID, s.h2)
 	create := func(name string) (fleet.VMView, error) {

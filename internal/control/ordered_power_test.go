@@ -11,9 +11,9 @@ import (
 
 func TestRequestedPowerInSQLMatchesGo(t *testing.T) {
 	r := newRig(t)
-	for _, k := range append(fleet.KindsWhere(func(fleet.Kind) bool { return true }), "", "vm.new") {
-		if got := one[*string](r, `SELECT ordered_power($1)`, k); (got == nil) != (k.Is().Power == "") || got != nil && *got != string(k.Is().Power) {
-			t.Errorf("%s orders %q in Go, in SQL %v", k, k.Is().Power, got)
+	for _, k := range append(fleet.KindsWhere(func(fleet.JobKindInfo) bool { return true }), "", "vm.new") {
+		if got := one[*string](r, `SELECT ordered_power($1)`, k); (got == nil) != (k.Info().Power == "") || got != nil && *got != string(k.Info().Power) {
+			t.Errorf("%s orders %q in Go, in SQL %v", k, k.Info().Power, got)
 		}
 	}
 }
@@ -32,7 +32,7 @@ func (r *rig) appendPhase(id fleet.VMID, seen *[]fleet.Phase) {
 
 // orderVM creates a VM that starts at once, and finishes the creation. It also records the phases after reports in
 // between.
-func (r *rig) orderVM(name string, seen *[]fleet.Phase) fleet.VMID {
+func (r *rig) createAndFinishVM(name string, seen *[]fleet.Phase) fleet.VMID {
 	r.t.Helper()
 	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)
 	id := r.addVM(name)
@@ -55,7 +55,7 @@ func (r *rig) orderVM(name string, seen *[]fleet.Phase) fleet.VMID {
 func TestPhaseIsStartingUntilStartEnds(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
-	id := r.orderVM("web", &seen)
+	id := r.createAndFinishVM("web", &seen)
 	start := r.claim()[0]
 	r.appendPhase(id, &seen)
 	for _, by := range []fleet.Power{fleet.Stopped, fleet.Paused, fleet.Running} {
@@ -74,7 +74,7 @@ func TestPhaseIsStartingUntilStartEnds(t *testing.T) {
 func TestFailedStartClearsRequestedPower(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
-	id := r.orderVM("web", &seen)
+	id := r.createAndFinishVM("web", &seen)
 	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Failed, Error: "no firmware", VM: &fleet.VMStatus{Power: fleet.Stopped, Error: "no firmware", ErrorOf: fleet.VMStart}}); err != nil {
 		t.Fatal(err)
 	}

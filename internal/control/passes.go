@@ -39,7 +39,7 @@ func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
 
 // AssignLabelled assigns pools and networks to hosts whose labels match their selectors.
 func (c *Control) AssignLabelled(ctx context.Context, a fleet.Actor) error {
-	return assign.Labelled(ctx, c.store, a)
+	return assign.AssignByLabels(ctx, c.store, a)
 }
 
 // GatherPeers updates the peer lists of overlay networks' hosts.
@@ -77,7 +77,7 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 			if err != nil {
 				return err
 			}
-			plans, err := q.SweepPlans(ctx, db.SweepPlansParams{Life: fleet.PlanLife, Most: sweepBatch})
+			plans, err := q.SweepPlans(ctx, db.SweepPlansParams{Life: fleet.PlanLifetime, Most: sweepBatch})
 			if err != nil {
 				return err
 			}
@@ -93,13 +93,13 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 }
 
 // KeepAudit creates the audit partitions of coming months and drops those past the retention period.
-func (c *Control) KeepAudit(ctx context.Context, a fleet.Actor) error {
+func (c *Control) RotateAuditPartitions(ctx context.Context, a fleet.Actor) error {
 	months := cmp.Or(c.opts.AuditMonths, 1200)
 	return c.store.Pass(ctx, a, "keep the audit", func(q *db.Queries) error { return q.KeepAudit(ctx, int32(months)) })
 }
 
 // VMsOf returns the ids of VMs on the hosts.
-func (c *Control) VMsOf(ctx context.Context, a fleet.Actor, hosts []fleet.HostID) ([]fleet.VMID, error) {
+func (c *Control) VMsOnHosts(ctx context.Context, a fleet.Actor, hosts []fleet.HostID) ([]fleet.VMID, error) {
 	if err := store.OnlySystem(a); err != nil || len(hosts) == 0 {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (c *Control) VMsOf(ctx context.Context, a fleet.Actor, hosts []fleet.HostID
 }
 
 // HostLiveness reports whether a host is online, and whether the portal's last report from its hypervisor is fresh.
-type HostLiveness struct{ Online, Looked bool }
+type HostLiveness struct{ Online, ReportFresh bool }
 
 // HostsNotFresh returns the liveness of joined hosts whose last contact or last report is older than fleet.Freshness.
 func (c *Control) HostsNotFresh(ctx context.Context, a fleet.Actor) (map[fleet.HostID]HostLiveness, error) {

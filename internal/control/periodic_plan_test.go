@@ -50,7 +50,7 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 		"CountDiscoveredOn": {`'` + hosts + `'`, 200},
 		"DriftedVMs":        {`'1 hour'`, 1500}, // 100 drifted VMs, each with its host and jobs
 	} {
-		read, plan := r.planned(name, x.args)
+		read, plan := r.runPrepared(name, x.args)
 		if read > x.most {
 			t.Errorf("%s reads %d blocks, more than %d:\n%s", name, read, x.most, plan)
 		}
@@ -58,7 +58,7 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	r.exec(`ANALYZE vms`) // now with plans made for full tables
 	r.exec(`ANALYZE jobs`)
 	r.exec(`ANALYZE host_sessions`)
-	if read, plan := r.planned("DriftedVMs", `'1 hour'`); read > 1500 {
+	if read, plan := r.runPrepared("DriftedVMs", `'1 hour'`); read > 1500 {
 		t.Errorf("DriftedVMs reads %d blocks when it is planned of a full table:\n%s", read, plan)
 	}
 	r.exec(`UPDATE host_sessions SET seen_at = now(), last_look = now()`) // so that the time passed so far does not matter

@@ -26,7 +26,7 @@ func (c *Control) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) 
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.PoolView{}, err
 	}
-	if in.Spec.Kind.Is().Shared {
+	if in.Spec.Kind.Info().Shared {
 		in.Spec.Shared = true
 	}
 	in.Spec.Path, in.Spec.Export, in.Spec.Device = trimSlash(in.Spec.Path), trimSlash(in.Spec.Export), trimSlash(in.Spec.Device)

@@ -23,7 +23,7 @@ func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.
 	}
 	var tasks []fleet.TaskID
 	err := assign.Pools.Change(ctx, c.store, a, string(id), func(q *db.Queries, o assign.Object) error {
-		spec, err := sharedOf(ctx, q, id)
+		spec, err := poolSpec(ctx, q, id)
 		if err != nil {
 			return err
 		}
@@ -37,7 +37,7 @@ func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.
 		if err := c.storePoolSecret(ctx, q, a, id, secret); err != nil {
 			return err
 		}
-		if tasks, err = o.ApplyAnew(ctx, q, a); err != nil {
+		if tasks, err = o.QueueSetUpAgain(ctx, q, a); err != nil {
 			return err
 		}
 		return o.Audit(ctx, q, a, "credentials", "of "+spec.User)
@@ -63,7 +63,7 @@ func poolSecretLabel(id fleet.PoolID) string { return "secret of pool " + string
 
 // PoolSecret returns a pool's secret to a host that has the pool assigned. All other callers are refused.
 func (c *Control) PoolSecret(ctx context.Context, a fleet.Actor, id fleet.PoolID) (wire.PoolSecret, error) {
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return wire.PoolSecret{}, err
 	}
 	if err := store.CheckID(id, "pool"); err != nil {

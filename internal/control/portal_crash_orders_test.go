@@ -16,7 +16,7 @@ import (
 type request func(ctx context.Context, portal *control.Control) (any, error)
 
 // portalOrder is a request during which the portal crashes.
-type portalOrder struct {
+type crashScenario struct {
 	every int // as crashFixture.every
 	least int // minimum number of crash points
 	// ready prepares objects and returns the request.
@@ -45,20 +45,20 @@ func (m *crashFixture) wantDisks(name string, n int) {
 	}
 }
 
-var portalOrders = map[string]portalOrder{
+var crashScenarios = map[string]crashScenario{
 	"a VM is cloned": {1, 60, func(m *crashFixture) request {
-		return m.createRequest(control.CreateVM{Name: "web-2", From: &control.From{VMID: m.vmWithTwoDisks().ID}})
+		return m.createRequest(control.CreateVM{Name: "web-2", From: &control.VMSource{VMID: m.vmWithTwoDisks().ID}})
 	}, func(m *crashFixture) { m.wantDisks("web-2", 2) }},
 	"a VM is made from a snapshot": {4, 30, func(m *crashFixture) request {
 		vm := m.vmWithTwoDisks()
 		base, _ := m.withSnapshots(vm)
-		return m.createRequest(control.CreateVM{Name: "then", From: &control.From{VMID: vm.ID, SnapshotID: base, PoolID: m.nfs}})
+		return m.createRequest(control.CreateVM{Name: "then", From: &control.VMSource{VMID: vm.ID, SnapshotID: base, PoolID: m.nfs}})
 	}, func(m *crashFixture) { m.wantDisks("then", 1) }},
 	"a linked VM is made from a template": {4, 30, func(m *crashFixture) request {
-		return m.createRequest(control.CreateVM{Name: "linked", Start: true, From: &control.From{TemplateID: m.newTemplate("Web", m.vmWithTwoDisks()).ID}})
+		return m.createRequest(control.CreateVM{Name: "linked", Start: true, From: &control.VMSource{TemplateID: m.newTemplate("Web", m.vmWithTwoDisks()).ID}})
 	}, func(m *crashFixture) { m.wantDisks("linked", 2) }},
 	"a VM with full disks is made from a template": {4, 30, func(m *crashFixture) request {
-		return m.createRequest(control.CreateVM{Name: "full", From: &control.From{TemplateID: m.newTemplate("Web", m.vmWithTwoDisks()).ID, Full: true, PoolID: m.nfs}})
+		return m.createRequest(control.CreateVM{Name: "full", From: &control.VMSource{TemplateID: m.newTemplate("Web", m.vmWithTwoDisks()).ID, Full: true, PoolID: m.nfs}})
 	}, func(m *crashFixture) { m.wantDisks("full", 2) }},
 	"a VM is made on a host without its image": {4, 30, func(m *crashFixture) request {
 		spec := smallSpec
@@ -71,10 +71,10 @@ var portalOrders = map[string]portalOrder{
 		return m.createRequest(control.CreateVM{Name: "afar", HostID: m.h2, Spec: spec})
 	}, func(m *crashFixture) { m.wantDisks("afar", 1) }},
 	"an appliance is imported": {4, 30, func(m *crashFixture) request {
-		return m.createRequest(control.CreateVM{Name: "imported", Start: true, From: &control.From{Appliance: m.addAppliance(m.nfs, "web.ova")}})
+		return m.createRequest(control.CreateVM{Name: "imported", Start: true, From: &control.VMSource{Appliance: m.addAppliance(m.nfs, "web.ova")}})
 	}, func(m *crashFixture) { m.wantDisks("imported", 2) }},
 	"several VMs are made": {9, 45, func(m *crashFixture) request {
-		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: m.red, Name: "w-{n}", From: &control.From{TemplateID: m.newTemplate("Web", m.stoppedVM("web")).ID}}, BulkNames: fleet.BulkNames{Count: 3}}
+		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: m.red, Name: "w-{n}", From: &control.VMSource{TemplateID: m.newTemplate("Web", m.stoppedVM("web")).ID}}, BulkNames: fleet.BulkNames{Count: 3}}
 		return func(ctx context.Context, portal *control.Control) (any, error) {
 			return portal.CreateVMs(ctx, chief, in)
 		}
@@ -121,7 +121,7 @@ func (m *crashFixture) wantSnapshots(names ...string) {
 // repeated step whose response was lost changes nothing.
 func TestRequestsSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
 	t.Parallel()
-	for name, o := range portalOrders {
+	for name, o := range crashScenarios {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			came := map[bool]string{}
@@ -130,14 +130,14 @@ func TestRequestsSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
 				ends := every > 0
 				t.Run(map[bool]string{false: "without crashes", true: "with crashes"}[ends], func(t *testing.T) {
 					m := newCrashFixture(t, every)
-					m.ask(o.ready(m))
+					m.sendRequest(o.ready(m))
 					m.runJobs()
 					o.want(m)
 					mu.Lock()
 					came[ends] = m.outcome()
 					mu.Unlock()
-					if t.Logf("the portal crashed at %d points", m.places); ends && m.places < o.least {
-						t.Errorf("the portal crashed at %d points, fewer than %d", m.places, o.least)
+					if t.Logf("the portal crashed at %d points", m.crashPoints); ends && m.crashPoints < o.least {
+						t.Errorf("the portal crashed at %d points, fewer than %d", m.crashPoints, o.least)
 					}
 				})
 			}

@@ -28,8 +28,8 @@ import (
 // database.
 type portalProcess struct {
 	mu    sync.Mutex
-	left  int // statements until the end, including the last one that is sent; 0: no end
-	over  bool
+	statementsLeft  int // statements until the end, including the last one that is sent; 0: no end
+	ended  bool
 	conns []net.Conn
 }
 
@@ -42,7 +42,7 @@ func (l *portalProcess) dial(ctx context.Context, network, address string) (net.
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.conns = append(l.conns, c); l.over {
+	if l.conns = append(l.conns, c); l.ended {
 		c.Close()
 		return nil, errProcessEnded
 	}
@@ -53,14 +53,14 @@ func (l *portalProcess) dial(ctx context.Context, network, address string) (net.
 func (l *portalProcess) crashBefore(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.left = n
+	l.statementsLeft = n
 }
 
 // stop ends a process without a crash; killed reports whether it had already crashed.
 func (l *portalProcess) stop() (killed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	killed, l.over = l.over, true
+	killed, l.ended = l.ended, true
 	for _, c := range l.conns {
 		c.Close()
 	}
@@ -71,13 +71,13 @@ func (l *portalProcess) stop() (killed bool) {
 func (l *portalProcess) delivers(message []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over || !executesStatement(message) {
-		return !l.over
+	if l.ended || !executesStatement(message) {
+		return !l.ended
 	}
-	if l.left--; l.left != 0 {
+	if l.statementsLeft--; l.statementsLeft != 0 {
 		return true
 	}
-	l.over = true
+	l.ended = true
 	for _, c := range l.conns {
 		c.Close()
 	}
@@ -112,8 +112,8 @@ func (c crashConn) Write(b []byte) (int, error) {
 type crashFixture struct {
 	*libraryFixture
 	every   int // distance between crash points of a step with many statements; 1: before each statement; 0: no crash
-	places  int
-	watched string // SQL that returns all rows that a portal writes for a request
+	crashPoints  int
+	watchedSQL string // SQL that returns all rows that a portal writes for a request
 }
 
 func newCrashFixture(t *testing.T, every int) *crashFixture {
@@ -126,13 +126,13 @@ func newCrashFixture(t *testing.T, every int) *crashFixture {
 		each = append(each, "SELECT '"+table+"' AS what, to_jsonb(t) - '"+without+"' AS row FROM "+table+" t")
 	}
 	slices.Sort(each)
-	m.watched = "SELECT COALESCE(jsonb_agg(what || ' ' || row::text ORDER BY what, row::text), '[]') FROM (" + strings.Join(each, " UNION ALL ") + ") all_of_it"
+	m.watchedSQL = "SELECT COALESCE(jsonb_agg(what || ' ' || row::text ORDER BY what, row::text), '[]') FROM (" + strings.Join(each, " UNION ALL ") + ") all_of_it"
 	return m
 }
 
 func (m *crashFixture) watchedRows() []string {
 	m.t.Helper()
-	return one[[]string](&rig{t: m.t, pool: m.pool}, m.watched)
+	return one[[]string](&rig{t: m.t, pool: m.pool}, m.watchedSQL)
 }
 
 // wantUnchanged fails if anything was written.
@@ -199,7 +199,7 @@ func (m *crashFixture) wantCrashSafe(what string, pass bool, do func(context.Con
 			m.t.Fatalf("%s: %v", what, err)
 		}
 		if killed {
-			m.places++
+			m.crashPoints++
 		}
 		if !killed || err == nil && !pass { // the statement after the commit only sends notifications
 			m.markOnline()
@@ -224,15 +224,15 @@ func (m *crashFixture) wantRepeatable(what string, do func(context.Context, *con
 		m.t.Fatalf("%s, again: %v", what, err)
 	}
 	m.wantUnchanged(what+", again", before)
-	m.places++
+	m.crashPoints++
 }
 
 // ask sends the request with an idempotency key, as the API does: repeated requests must give the same response.
-func (m *crashFixture) ask(do request) {
+func (m *crashFixture) sendRequest(do request) {
 	m.t.Helper()
 	var firstAnswer string
 	ask := func(ctx context.Context, portal *control.Control) error {
-		answer, err := portal.Once(ctx, chief, keyed("order", "it"), func(ctx context.Context) ([]byte, error) {
+		answer, err := portal.RunOnce(ctx, chief, requestKey("order", "it"), func(ctx context.Context) ([]byte, error) {
 			answer, err := do(ctx, portal)
 			if err != nil {
 				return nil, err
@@ -263,7 +263,7 @@ func (m *crashFixture) runJobs() {
 		}
 		work := map[fleet.HostID][]wire.Work{}
 		for _, h := range []fleet.HostID{m.h1, m.h2} {
-			work[h] = m.claimed(h)
+			work[h] = m.claimJobs(h)
 		}
 		if len(work[m.h1])+len(work[m.h2]) == 0 {
 			return
@@ -272,7 +272,7 @@ func (m *crashFixture) runJobs() {
 			for _, h := range slices.Sorted(maps.Keys(work)) {
 				for _, w := range work[h] {
 					if (w.Kind == fleet.VolumeSend) == sends {
-						m.finished(h, w)
+						m.finishJob(h, w)
 					}
 				}
 			}
@@ -283,7 +283,7 @@ func (m *crashFixture) runJobs() {
 
 // claimed returns the host's claimed jobs. Jobs claimed from a portal that crashed before it responded are queued again
 // when their leases expire.
-func (m *crashFixture) claimed(host fleet.HostID) []wire.Work {
+func (m *crashFixture) claimJobs(host fleet.HostID) []wire.Work {
 	m.t.Helper()
 	if m.count("jobs WHERE state = 'queued' AND run_after <= now() AND host_id = '"+string(host)+"'") == 0 {
 		return nil
@@ -316,7 +316,7 @@ func (m *crashFixture) claimed(host fleet.HostID) []wire.Work {
 }
 
 // finished reports the end of the host's job.
-func (m *crashFixture) finished(host fleet.HostID, w wire.Work) {
+func (m *crashFixture) finishJob(host fleet.HostID, w wire.Work) {
 	m.t.Helper()
 	m.seq[host]++
 	f := m.reportOf(host, w)

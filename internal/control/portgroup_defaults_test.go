@@ -50,11 +50,11 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		for _, id := range nic.SecurityGroups {
 			in = append(in, names[id])
 		}
-		nics, err := s.NICFilters(t.Context(), s.member, vm)
+		nics, err := s.NICFilterStates(t.Context(), s.member, vm)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprintf("%s guard %v, of the port group %v", strings.Join(in, "+"), nic.Guarded(), nics[0].ByPortGroup); got != want {
+		if got := fmt.Sprintf("%s guard %v, of the port group %v", strings.Join(in, "+"), nic.HasAntiSpoofing(), nics[0].ByPortGroup); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
@@ -87,7 +87,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	is("a NIC that comes later, a tenant's", late.ID, "base guard true, of the port group [securityGroups]")
 	pass := func(port int) fleet.PassAnswer {
 		t.Helper()
-		out, err := s.WouldPass(t.Context(), s.member, fleet.PassQuestion{From: fleet.PassEnd{Address: "10.0.0.9"}, To: fleet.PassEnd{VMID: late.ID}, Protocol: fleet.TCP, Port: port})
+		out, err := s.CheckConnection(t.Context(), s.member, fleet.PassQuestion{From: fleet.PassEnd{Address: "10.0.0.9"}, To: fleet.PassEnd{VMID: late.ID}, Protocol: fleet.TCP, Port: port})
 		if err != nil {
 			t.Fatal(err)
 		}

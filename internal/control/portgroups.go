@@ -36,7 +36,7 @@ func (c *Control) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.Netw
 		i := slices.IndexFunc(s.PortGroups, func(g fleet.PortGroup) bool { return g.Name == in.Name })
 		var all fleet.Checks
 		s.Check(&all, "spec")
-		return in.Name + ": " + in.Words(), fleet.Under(all.Err(), fmt.Sprintf("spec.portGroups[%d].", i))
+		return in.Name + ": " + in.Words(), fleet.TrimFieldPrefix(all.Err(), fmt.Sprintf("spec.portGroups[%d].", i))
 	})
 }
 
@@ -46,7 +46,7 @@ func checkDefaults(ctx context.Context, q *db.Queries, ids []fleet.SecurityGroup
 	if len(ids) > fleet.MaxNICGroups {
 		return nil // the spec's check refuses it
 	}
-	usable, err := assign.HeldSecurityGroups(ctx, q, "", ids)
+	usable, err := assign.UsableSecurityGroups(ctx, q, "", ids)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func checkDefaults(ctx context.Context, q *db.Queries, ids []fleet.SecurityGroup
 func (c *Control) DropPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, name string) ([]fleet.TaskID, error) {
 	return assign.ChangeNetwork(ctx, c.store, a, id, "portgroup.drop", func(q *db.Queries, s *fleet.NetworkSpec) (string, error) {
 		if s.Group(name) == nil {
-			return "", noPortGroup()
+			return "", noPortGroupError()
 		}
 		vms, err := q.GroupNeeded(ctx, db.GroupNeededParams{NetworkID: string(id), PortGroup: name})
 		if err != nil {
@@ -80,33 +80,33 @@ func (c *Control) DropPortGroup(ctx context.Context, a fleet.Actor, id fleet.Net
 	})
 }
 
-func noPortGroup() error {
+func noPortGroupError() error {
 	return fleet.Errorf(fleet.NotFound, "The network has no such port group.")
 }
 
 // GrantPortGroup makes a port group available to the VMs of a project, or of all projects if project is empty, even if
 // the port group's network is restricted.
 func (c *Control) GrantPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID) error {
-	return c.setGroupGrant(ctx, a, id, group, project, "network.portgroup.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
+	return c.setPortGroupGrant(ctx, a, id, group, project, "network.portgroup.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.GrantPortGroup(ctx, db.GrantPortGroupParams{NetworkID: id, PortGroup: group, ProjectID: of})
 	})
 }
 
 // RevokePortGroup removes a grant. VMs on the port group stay on it.
 func (c *Control) RevokePortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID) error {
-	return c.setGroupGrant(ctx, a, id, group, project, "network.portgroup.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
+	return c.setPortGroupGrant(ctx, a, id, group, project, "network.portgroup.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.RevokePortGroup(ctx, db.RevokePortGroupParams{NetworkID: id, PortGroup: group, ProjectID: of})
 	})
 }
 
-func (c *Control) setGroupGrant(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
+func (c *Control) setPortGroupGrant(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
 	return assign.Networks.Change(ctx, c.store, a, string(id), func(q *db.Queries, o assign.Object) error {
 		specs, err := q.NetworkSpecs(ctx, []string{string(id)})
 		if err != nil {
 			return err
 		}
 		if len(specs) == 0 || specs[0].Spec.Group(group) == nil {
-			return noPortGroup()
+			return noPortGroupError()
 		}
 		name, of := "all projects", (*fleet.ProjectID)(nil)
 		if project != "" {

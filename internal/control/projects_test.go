@@ -39,10 +39,10 @@ func TestUsersSeeOnlyTheirProjects(t *testing.T) {
 	}
 	h.audited("project.setMember")
 	ann := h.currentActor("ann")
-	if list, err := query.Every(t.Context(), ann, fleet.Query{}, h.ListProjects); err != nil || len(list) != 1 || list[0].ID != mine.ID {
+	if list, err := query.ReadAllPages(t.Context(), ann, fleet.Query{}, h.ListProjects); err != nil || len(list) != 1 || list[0].ID != mine.ID {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if list, err := query.Every(t.Context(), chief, fleet.Query{}, h.ListProjects); err != nil || len(list) != 2 {
+	if list, err := query.ReadAllPages(t.Context(), chief, fleet.Query{}, h.ListProjects); err != nil || len(list) != 2 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if p, err := h.GetProject(t.Context(), ann, mine.ID); err != nil || p.Name != "mine" {
@@ -100,7 +100,7 @@ func TestOnlyEmptyProjectCanBeDeleted(t *testing.T) {
 	if p, err := h.GetProject(t.Context(), chief, p.ID); err != nil || p.VMs != 1 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if list, err := query.Every(t.Context(), chief, fleet.Query{}, h.ListProjects); err != nil || list[0].VMs != 1 {
+	if list, err := query.ReadAllPages(t.Context(), chief, fleet.Query{}, h.ListProjects); err != nil || list[0].VMs != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	h.exec("DELETE FROM vms")

@@ -49,7 +49,7 @@ func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			testkit.Order{Host: r.agent.HostID, Kind: fleet.PoolApply, Subject: "pool:first"}.Add(t, pool)
+			testkit.TaskWithJob{Host: r.agent.HostID, Kind: fleet.PoolApply, Subject: "pool:first"}.Add(t, pool)
 			w := r.claim()
 			if err := r.finish(w[0], wire.Finish{Outcome: wire.Done}); err != nil {
 				t.Fatal(err)
@@ -67,7 +67,7 @@ func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
 				"WornOut":       "'" + string(r.agent.HostID) + "'",
 				"ReturnLapsed":  "'" + string(r.agent.HostID) + "'",
 			} {
-				read, plan := r.planned(name, args)
+				read, plan := r.runPrepared(name, args)
 				if read > 500 {
 					t.Errorf("%s reads %d blocks:\n%s", name, read, plan)
 				}

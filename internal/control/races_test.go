@@ -25,12 +25,12 @@ func beginTx(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 	}
 	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
 	for _, sql := range []string{"SET LOCAL lock_timeout = '10s'", "SET LOCAL deadlock_timeout = '1min'"} {
-		in(t, tx, sql)
+		execIn(t, tx, sql)
 	}
 	return tx
 }
 
-func in(t *testing.T, tx pgx.Tx, sql string, args ...any) {
+func execIn(t *testing.T, tx pgx.Tx, sql string, args ...any) {
 	t.Helper()
 	if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatalf("%s: %v", sql, err)
@@ -70,12 +70,12 @@ func TestFinishWaitsForConcurrentChangeOfVM(t *testing.T) {
 	id := r.addVM("web")
 	w := r.claim()[0]
 	order := beginTx(t, r.pool) // force off and delete lock the VM first, then its jobs
-	in(t, order, `SELECT 1 FROM vms WHERE id = $1 FOR UPDATE`, id)
+	execIn(t, order, `SELECT 1 FROM vms WHERE id = $1 FOR UPDATE`, id)
 	end := startBlocked(t, r.pool, func() error {
 		return r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}})
 	})
-	in(t, order, "SET LOCAL lock_timeout = '500ms'")
-	in(t, order, `UPDATE jobs SET state = 'cancelled' WHERE id = $1`, w.ID)
+	execIn(t, order, "SET LOCAL lock_timeout = '500ms'")
+	execIn(t, order, `UPDATE jobs SET state = 'cancelled' WHERE id = $1`, w.ID)
 	if err := order.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -87,13 +87,13 @@ func TestReleaseFinishWaitsForConcurrentAssign(t *testing.T) {
 	pool := fleet.NewID[fleet.PoolID]()
 	r.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, 'p', '{}')`, pool)
 	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'release')`, pool, r.agent.HostID)
-	testkit.Order{Host: r.agent.HostID, Kind: fleet.PoolRelease, Subject: fleet.SubjectPool(pool), Name: "p"}.Add(t, r.pool)
+	testkit.TaskWithJob{Host: r.agent.HostID, Kind: fleet.PoolRelease, Subject: fleet.SubjectPool(pool), Name: "p"}.Add(t, r.pool)
 	w := r.claim()[0]
 	order := beginTx(t, r.pool) // assign locks the pool first, then its hosts
-	in(t, order, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, pool)
+	execIn(t, order, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, pool)
 	end := startBlocked(t, r.pool, func() error { return r.finish(w, wire.Finish{Outcome: wire.Done}) })
-	in(t, order, "SET LOCAL lock_timeout = '500ms'")
-	in(t, order, `UPDATE assignments SET asked = 'assign' WHERE pool_id = $1`, pool)
+	execIn(t, order, "SET LOCAL lock_timeout = '500ms'")
+	execIn(t, order, `UPDATE assignments SET asked = 'assign' WHERE pool_id = $1`, pool)
 	if err := order.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -109,9 +109,9 @@ func TestTransactionRetriedAfterDeadlock(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Stopped)
 	other := beginTx(t, s.pool)
-	in(t, other, `SELECT 1 FROM jobs WHERE subject = $1 FOR UPDATE`, fleet.SubjectVM(v.ID))
+	execIn(t, other, `SELECT 1 FROM jobs WHERE subject = $1 FOR UPDATE`, fleet.SubjectVM(v.ID))
 	end := startBlocked(t, s.pool, func() error { _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); return err })
-	in(t, other, `UPDATE vms SET description = 'other' WHERE id = $1`, v.ID)
+	execIn(t, other, `UPDATE vms SET description = 'other' WHERE id = $1`, v.ID)
 	if err := other.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -225,14 +225,14 @@ func TestAgentKeepsJobAfterNewHello(t *testing.T) {
 func TestNewVMRefusedOnPoolBeingReleased(t *testing.T) {
 	s := newProjectFixture(t)
 	release := beginTx(t, s.pool)
-	in(t, release, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, s.nfs)
+	execIn(t, release, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, s.nfs)
 	end := startBlocked(t, s.pool, func() error {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{
 			ProjectID: s.red, HostID: s.h1, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30}}},
 		})
 		return err
 	})
-	in(t, release, `UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.nfs)
+	execIn(t, release, `UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.nfs)
 	if err := release.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestConcurrentCreatesWithSameMAC(t *testing.T) {
 		})
 	}
 	host := beginTx(t, s.pool) // blocks the first VM after the choice of its address
-	in(t, host, `SELECT 1 FROM hosts WHERE id = $1 FOR UPDATE`, s.h1)
+	execIn(t, host, `SELECT 1 FROM hosts WHERE id = $1 FOR UPDATE`, s.h1)
 	first, second := create("a"), create("b")
 	if err := host.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -265,7 +265,7 @@ func TestNewVMRefusedOnHostBeingDeleted(t *testing.T) {
 	s := newProjectFixture(t)
 	s.exec(`DELETE FROM assignments WHERE noun = 'pool'`)
 	removal := beginTx(t, s.pool)
-	in(t, removal, `DELETE FROM hosts WHERE id = $1`, s.h1)
+	execIn(t, removal, `DELETE FROM hosts WHERE id = $1`, s.h1)
 	end := startBlocked(t, s.pool, func() error {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: smallSpec})
 		return err
@@ -316,7 +316,7 @@ func TestHeartbeatBatchesDoNotDeadlock(t *testing.T) {
 		r.exec(`INSERT INTO host_sessions (host_id, session, digest) VALUES ($1, $2, 'd')`, id, session)
 	}
 	first := beginTx(t, r.pool)
-	in(t, first, `SELECT 1 FROM host_sessions WHERE host_id = 'a' FOR UPDATE`)
+	execIn(t, first, `SELECT 1 FROM host_sessions WHERE host_id = 'a' FOR UPDATE`)
 	var renewed []db.HeartbeatsRow
 	end := startBlocked(t, r.pool, func() (err error) {
 		renewed, err = db.New(r.pool).Heartbeats(t.Context(), db.HeartbeatsParams{
@@ -324,7 +324,7 @@ func TestHeartbeatBatchesDoNotDeadlock(t *testing.T) {
 		})
 		return err
 	})
-	in(t, first, `SELECT 1 FROM host_sessions WHERE host_id = 'b' FOR UPDATE NOWAIT`)
+	execIn(t, first, `SELECT 1 FROM host_sessions WHERE host_id = 'b' FOR UPDATE NOWAIT`)
 	if err := first.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func (c *Control) Ready(ctx context.Context, a fleet.Actor) error {
 
 // KeepPulse checks the database periodically until ctx ends, so that a lost database is noticed without readiness
 // requests.
-func (c *Control) KeepPulse(ctx context.Context, a fleet.Actor) error {
+func (c *Control) CheckDatabasePeriodically(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
 	}

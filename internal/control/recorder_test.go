@@ -18,13 +18,13 @@ import (
 // recorder records the statements that its connections send.
 type recorder struct {
 	mu    sync.Mutex
-	asked []pgx.TraceQueryStartData
+	statements []pgx.TraceQueryStartData
 }
 
 func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked = append(r.asked, q)
+	r.statements = append(r.statements, q)
 	return ctx
 }
 
@@ -70,11 +70,11 @@ func (r *recorder) open(t *testing.T, url string, conns int32) *pgxpool.Pool {
 // statementsAbout returns the statements about table that do runs.
 func (r *recorder) statementsAbout(t *testing.T, table string, do func() error) []pgx.TraceQueryStartData {
 	t.Helper()
-	r.asked = nil
+	r.statements = nil
 	if err := do(); err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(r.asked, func(q pgx.TraceQueryStartData) bool { return !strings.Contains(q.SQL, table) })
+	return slices.DeleteFunc(r.statements, func(q pgx.TraceQueryStartData) bool { return !strings.Contains(q.SQL, table) })
 }
 
 // plans returns PostgreSQL's plans, with actual arguments, for the statements about table that do runs.
@@ -96,7 +96,7 @@ func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func
 }
 
 // visited counts the rows of vms that scans and indexes return for the statements that do runs.
-func (r *recorder) visited(t *testing.T, pool *pgxpool.Pool, do func() error) (rows int, plans string) {
+func (r *recorder) countVisitedRows(t *testing.T, pool *pgxpool.Pool, do func() error) (rows int, plans string) {
 	t.Helper()
 	var all []string
 	for _, q := range r.statementsAbout(t, "vms v", do) {
@@ -104,7 +104,7 @@ func (r *recorder) visited(t *testing.T, pool *pgxpool.Pool, do func() error) (r
 		if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) "+q.SQL, q.Args...).Scan(&text); err != nil {
 			t.Fatal(err)
 		}
-		var roots []struct{ Plan node }
+		var roots []struct{ Plan planNode }
 		if err := json.Unmarshal(text, &roots); err != nil {
 			t.Fatal(err)
 		}
@@ -115,16 +115,16 @@ func (r *recorder) visited(t *testing.T, pool *pgxpool.Pool, do func() error) (r
 }
 
 // node is one step of an executed plan.
-type node struct {
+type planNode struct {
 	Relation string  `json:"Relation Name"`
 	Index    string  `json:"Index Name"`
 	Rows     float64 `json:"Actual Rows"`
 	Loops    float64 `json:"Actual Loops"`
 	Removed  float64 `json:"Rows Removed by Filter"`
-	Plans    []node
+	Plans    []planNode
 }
 
-func (n node) visited() int {
+func (n planNode) visited() int {
 	rows := 0
 	if n.Relation == "vms" || strings.HasPrefix(n.Index, "vms_") {
 		rows = int((n.Rows + n.Removed) * n.Loops)
@@ -136,7 +136,7 @@ func (n node) visited() int {
 }
 
 // planned runs a prepared statement and rolls back. read is the number of 8 KiB blocks that the statement read.
-func (r *rig) planned(name, args string) (read int, plan string) {
+func (r *rig) runPrepared(name, args string) (read int, plan string) {
 	r.t.Helper()
 	prepared := one[string](r, `SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: ' || $1 || ' %'`, name)
 	undone := errors.New("undone")

@@ -13,7 +13,7 @@ import (
 func (r *rig) reportFrom(ago time.Duration, networks ...wire.NetworkReport) {
 	r.t.Helper()
 	seq := r.next()
-	_, err := r.Report(r.t.Context(), r.agent, wire.Report{Seq: seq, Digest: string(rune(seq)), LookedAgoMs: ago.Milliseconds(), State: &wire.State{
+	_, err := r.Report(r.t.Context(), r.agent, wire.Report{Seq: seq, Digest: string(rune(seq)), StateAgeMs: ago.Milliseconds(), State: &wire.State{
 		Host: fleet.HostStatus{Connected: true}, Networks: networks,
 	}})
 	if err != nil {

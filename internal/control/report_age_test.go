@@ -13,7 +13,7 @@ import (
 func (r *rig) reportWithAge(digest string, full bool, looked, underWay time.Duration, vms ...wire.VMReport) {
 	r.t.Helper()
 	in := wire.Report{
-		Seq: r.next(), Digest: digest, LookedAgoMs: looked.Milliseconds(),
+		Seq: r.next(), Digest: digest, StateAgeMs: looked.Milliseconds(),
 		Stamp: &wire.Stamp{At: one[time.Time](r, `SELECT now()`).Add(-underWay - time.Minute), AgoMs: time.Minute.Milliseconds()},
 	}
 	if full {
@@ -68,9 +68,9 @@ func TestReportAgeCountsFromInventoryRead(t *testing.T) {
 		doubted, err := r.HostsNotFresh(t.Context(), fleet.SystemActor)
 		b, some := doubted[r.agent.HostID]
 		if !some {
-			b = control.HostLiveness{Online: true, Looked: true}
+			b = control.HostLiveness{Online: true, ReportFresh: true}
 		}
-		if err != nil || b.Looked != (c.vm == fleet.PhaseRunning) || b.Online != (c.host != fleet.HostUnknown) {
+		if err != nil || b.ReportFresh != (c.vm == fleet.PhaseRunning) || b.Online != (c.host != fleet.HostUnknown) {
 			t.Errorf("%s: believed %+v, %v", name, b, err)
 		}
 		o, err := r.Overview(t.Context(), fleet.SystemActor)
@@ -85,7 +85,7 @@ func TestHostWithoutHypervisorAgesFromLastInventory(t *testing.T) {
 	r := newRig(t)
 	r.reportWithAge("a", true, time.Second, 0)
 	_, err := r.Report(t.Context(), r.agent, wire.Report{
-		Seq: r.next(), Digest: "b", LookedAgoMs: 20_000, State: &wire.State{Host: fleet.HostStatus{Error: "no libvirtd"}},
+		Seq: r.next(), Digest: "b", StateAgeMs: 20_000, State: &wire.State{Host: fleet.HostStatus{Error: "no libvirtd"}},
 	})
 	if err != nil {
 		t.Fatal(err)

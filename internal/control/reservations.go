@@ -41,7 +41,7 @@ func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.Ne
 	}
 	tasks, err := assign.ChangeNetwork(ctx, c.store, a, id, "reserve", func(_ *db.Queries, s *fleet.NetworkSpec) (string, error) {
 		if s.IPv4 == nil || s.IPv4.DHCP == nil {
-			return "", noDHCP()
+			return "", noDHCPError()
 		}
 		leases := &s.IPv4.DHCP.Leases
 		// Chosen under the network's lock, so concurrent requests get different addresses.
@@ -60,7 +60,7 @@ func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.Ne
 	return in, tasks, nil
 }
 
-func noDHCP() error {
+func noDHCPError() error {
 	return fleet.Errorf(fleet.Conflict, "DHCP for IPv4 is off in this network, so no address can be reserved.")
 }
 
@@ -95,7 +95,7 @@ func nextAddress(addresses fleet.NetworkAddresses, mac string) string {
 func (c *Control) FreeAddress(ctx context.Context, a fleet.Actor, id fleet.NetworkID, mac string) ([]fleet.TaskID, error) {
 	return assign.ChangeNetwork(ctx, c.store, a, id, "unreserve", func(_ *db.Queries, s *fleet.NetworkSpec) (string, error) {
 		if s.IPv4 == nil || s.IPv4.DHCP == nil {
-			return "", noDHCP()
+			return "", noDHCPError()
 		}
 		leases := &s.IPv4.DHCP.Leases
 		i := slices.IndexFunc(*leases, func(l fleet.StaticLease) bool { return strings.EqualFold(l.MAC, mac) })

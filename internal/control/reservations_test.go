@@ -15,7 +15,7 @@ func (s *projectFixture) dhcpNetwork(name, at string) fleet.NetworkView {
 	s.t.Helper()
 	spec := natSpec(at + "1/24")
 	spec.IPv4.DHCP = &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: at + "100", End: at + "150"}}}
-	return s.define(name, spec, s.h1, s.h2)
+	return s.defineNetwork(name, spec, s.h1, s.h2)
 }
 
 // vmOnNetwork returns a VM on h1 with one NIC on the network. The host reports the NIC's addresses.
@@ -62,11 +62,11 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 	if err != nil || len(known.Reservations) != 2 || known.Reservations[1].VMID != web || known.Reservations[1].IP != "10.7.0.7" {
 		t.Errorf("%+v %v", known.Reservations, err)
 	}
-	if len(known.Conflicts) != 1 || known.Conflicts[0].Kind != fleet.ConflictAstray {
+	if len(known.Conflicts) != 1 || known.Conflicts[0].Kind != fleet.ConflictUnusedReservation {
 		t.Errorf("conflicts: %+v", known.Conflicts)
 	}
 	nics, err := s.VMAddresses(t.Context(), s.member, web)
-	if err != nil || len(nics) != 1 || nics[0].Reserved != "10.7.0.7" || nics[0].Seen[0].IP != "10.7.0.101" || !nics[0].Reserves {
+	if err != nil || len(nics) != 1 || nics[0].Reserved != "10.7.0.7" || nics[0].Seen[0].IP != "10.7.0.101" || !nics[0].SupportsReservations {
 		t.Errorf("%+v %v", nics, err)
 	}
 	if tasks, err = s.FreeAddress(t.Context(), chief, n.ID, "52:54:00:00:07:01"); err != nil || len(tasks) != 2 {
@@ -76,7 +76,7 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 		t.Errorf("the audit tells of %s", got)
 	}
 	found := aNetwork(&authzFixture{projectFixture: s})[0].(fleet.NetworkID)
-	bare := s.define("bare", fleet.NetworkSpec{Mode: fleet.NetworkIsolated})
+	bare := s.defineNetwork("bare", fleet.NetworkSpec{Mode: fleet.NetworkIsolated})
 	reserve := func(id fleet.NetworkID, mac, ip, name string) func() error {
 		return func() error {
 			_, _, err := s.ReserveAddress(t.Context(), chief, id, fleet.StaticLease{MAC: mac, IP: ip, Name: name})
@@ -165,7 +165,7 @@ func TestConcurrentReservationsGetDifferentAddresses(t *testing.T) {
 // Leases reported by a host without the network assigned are ignored.
 func TestLeasesOfUnassignedHostIgnored(t *testing.T) {
 	s := newProjectFixture(t)
-	n := s.define("lab", natSpec("10.7.0.1/24"), s.h1)
+	n := s.defineNetwork("lab", natSpec("10.7.0.1/24"), s.h1)
 	const leases = `{"active":true,"leases":[{"mac":"52:54:00:00:07:01","ip":"10.7.0.2"}]}`
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3)`, n.ID, s.h2, leases)
 	if got, err := s.NetworkAddresses(t.Context(), chief, n.ID, ""); err != nil || len(got.InUse) != 0 || got.Next != "10.7.0.2" {

@@ -94,7 +94,7 @@ func TestJobRetriedAtOnceWhenHypervisorReturns(t *testing.T) {
 func TestNewerRequestReplacesRetriedJob(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
-	id := r.orderVM("web", &seen)
+	id := r.createAndFinishVM("web", &seen)
 	r.retry(r.claim()[0]) // the job that starts the VM
 	r.appendPhase(id, &seen)
 	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting}; !slices.Equal(seen, want) {
@@ -121,7 +121,7 @@ func TestNewerRequestReplacesRetriedJob(t *testing.T) {
 func TestEditNotDelayedByRetriedJob(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
-	id := r.orderVM("web", &seen)
+	id := r.createAndFinishVM("web", &seen)
 	r.retry(r.claim()[0])
 	text := "the shop"
 	if _, _, err := r.UpdateVM(t.Context(), fleet.SystemActor, id, control.UpdateVM{Description: &text}); err != nil {
@@ -135,7 +135,7 @@ func TestEditNotDelayedByRetriedJob(t *testing.T) {
 func TestRetriedJobCanBeCancelled(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
-	id := r.orderVM("web", &seen)
+	id := r.createAndFinishVM("web", &seen)
 	r.retry(r.claim()[0])
 	job, err := r.VMRetry(t.Context(), fleet.SystemActor, id)
 	if err != nil || job == nil {

@@ -124,7 +124,7 @@ func onDefault(mac string) string {
 }
 
 func (r *rig) queue(id fleet.VMID, kind fleet.JobKind) {
-	testkit.Order{Host: r.agent.HostID, Kind: kind, Subject: fleet.SubjectVM(id)}.Add(r.t, r.pool)
+	testkit.TaskWithJob{Host: r.agent.HostID, Kind: kind, Subject: fleet.SubjectVM(id)}.Add(r.t, r.pool)
 }
 
 func (r *rig) claim() []wire.Work {

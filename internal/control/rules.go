@@ -26,7 +26,7 @@ func allRules(a fleet.Actor, old, edited []fleet.PlacementRule) ([]fleet.Placeme
 			checks.Add(fmt.Sprintf("spec.rules[%d].of", i), "Only people who can see hosts may name hosts in a rule.")
 		}
 	}
-	plain, hosts := fleet.WithoutHosts(old)
+	plain, hosts := fleet.SplitRules(old)
 	if slices.Equal(plain, edited) {
 		return old, checks.Err()
 	}
@@ -50,10 +50,10 @@ func vmQueryOf(project fleet.ProjectID, r fleet.PlacementRule) (vmQuery, error) 
 }
 
 // queryMatches holds the VMs that match each query, by host.
-type queryMatches map[vmQuery]map[fleet.HostID]db.RuleMatesRow
+type ruleMatches map[vmQuery]map[fleet.HostID]db.RuleMatesRow
 
-func findMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]bool) (queryMatches, error) {
-	out := queryMatches{}
+func findMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]bool) (ruleMatches, error) {
+	out := ruleMatches{}
 	if len(queries) == 0 {
 		return out, nil
 	}
@@ -75,8 +75,8 @@ func findMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]bool) (
 }
 
 // of returns the VMs on the host that match the rule, without the VM itself.
-func (all queryMatches) of(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (placement.Mates, error) {
-	var out placement.Mates
+func (all ruleMatches) matesOn(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (placement.RuleMatches, error) {
+	var out placement.RuleMatches
 	if r.OnHosts() {
 		return out, nil
 	}
@@ -84,15 +84,15 @@ func (all queryMatches) of(vm fleet.Meta, r fleet.PlacementRule, host fleet.Host
 	if err != nil {
 		return out, err
 	}
-	itself := vm.HostID != "" && r.Names(vm.Name, vm.Labels)
+	itself := vm.HostID != "" && r.Matches(vm.Name, vm.Labels)
 	for id, row := range all[m] {
 		n, names := int(row.Vms), row.Names
 		if itself && id == vm.HostID {
 			n--
 			names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == vm.Name })
 		}
-		if out.All += n; id == host && n > 0 {
-			out.Here, out.Name = n, names[0]
+		if out.InFleet += n; id == host && n > 0 {
+			out.OnHost, out.Name = n, names[0]
 		}
 	}
 	return out, nil
@@ -100,7 +100,7 @@ func (all queryMatches) of(vm fleet.Meta, r fleet.PlacementRule, host fleet.Host
 
 // addRulings adds to each host the rules of the VM, and other VMs' rules that match the VM. Until the transaction ends,
 // no other VM of the project with rules or labels is placed.
-func addRulings(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
+func addRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
 	if len(rules) > 0 || len(vm.Labels) > 0 {
 		if err := q.LockRules(ctx, string(vm.ProjectID)); err != nil {
 			return err
@@ -125,9 +125,9 @@ func addRulings(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet
 		return err
 	}
 	for i := range hosts {
-		ruling := &placement.Ruling{Labels: hosts[i].Labels, Taints: hosts[i].Taints, Mates: make([]placement.Mates, len(rules)), Shunned: shunned[hosts[i].ID], Self: vm}
+		ruling := &placement.HostRules{Labels: hosts[i].Labels, Taints: hosts[i].Taints, Matches: make([]placement.RuleMatches, len(rules)), ExcludedBy: shunned[hosts[i].ID], VM: vm}
 		for k, r := range rules {
-			if ruling.Mates[k], err = all.of(vm, r, hosts[i].ID); err != nil {
+			if ruling.Matches[k], err = all.matesOn(vm, r, hosts[i].ID); err != nil {
 				return err
 			}
 		}
@@ -149,7 +149,7 @@ func excludedBy(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.Ho
 			return nil, fmt.Errorf("read the rules of %s: %w", row.Names, err)
 		}
 		shuns := slices.ContainsFunc(rules, func(r fleet.PlacementRule) bool {
-			return r.Apart && !r.Preferred && !r.OnHosts() && r.Names(vm.Name, vm.Labels)
+			return r.Apart && !r.Preferred && !r.OnHosts() && r.Matches(vm.Name, vm.Labels)
 		})
 		others := slices.DeleteFunc(row.Names, func(name string) bool { return name == vm.Name })
 		if shuns {
@@ -208,16 +208,16 @@ func (c *Control) SettleRules(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
-func settleRule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, was []int32, h placement.Host, all queryMatches) error {
-	h.Rules = &placement.Ruling{Labels: h.Labels, Mates: make([]placement.Mates, len(rules)), Self: vm}
+func settleRule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, was []int32, h placement.Host, all ruleMatches) error {
+	h.Rules = &placement.HostRules{Labels: h.Labels, Matches: make([]placement.RuleMatches, len(rules)), VM: vm}
 	var err error
 	for k, r := range rules {
-		if h.Rules.Mates[k], err = all.of(vm, r, h.ID); err != nil {
+		if h.Rules.Matches[k], err = all.matesOn(vm, r, h.ID); err != nil {
 			return err
 		}
 	}
 	next := []int32{}
-	for _, i := range placement.Broken(rules, h) {
+	for _, i := range placement.BrokenRequired(rules, h) {
 		next = append(next, int32(i)) //nolint:gosec // There are few rules.
 	}
 	if slices.Equal(next, was) {

@@ -11,7 +11,7 @@ import (
 
 var (
 	webs  = fleet.PlacementRule{Of: fleet.RuleVMLabels, Name: "tier=web"}
-	apart = fleet.PlacementRule{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}
+	antiAffinity = fleet.PlacementRule{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}
 	atH2  = fleet.PlacementRule{Of: fleet.RuleHost, Name: "h2"}
 )
 
@@ -31,19 +31,19 @@ func (s *projectFixture) settleRules() {
 // Anti-affinity applies whichever of the two VMs has the rule, and also to named hosts.
 func TestPlacementFollowsRules(t *testing.T) {
 	s := newProjectFixture(t)
-	one, err := s.createWithRules(chief, "web-1", "", apart)
+	one, err := s.createWithRules(chief, "web-1", "", antiAffinity)
 	if err != nil || one.HostID != s.h1 {
 		t.Fatalf("the first is on %s: %v", one.HostName, err)
 	}
-	two, err := s.createWithRules(s.member, "web-2", "", apart)
+	two, err := s.createWithRules(s.member, "web-2", "", antiAffinity)
 	if err != nil || s.get(two.ID).HostID != s.h2 {
 		t.Fatalf("the second is on %s: %v", s.get(two.ID).HostName, err)
 	}
 	before := s.count("vms")
-	s.wantRefused("a third VM", fleet.Invalid, "h1: h1 has web-1, and the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(chief, "web-3", "", apart); return err })
-	s.wantRefused("a third VM on a named host", fleet.Invalid, "2 fields", func() error { _, err := s.createWithRules(chief, "web-3", s.h2, apart); return err })
+	s.wantRefused("a third VM", fleet.Invalid, "h1: h1 has web-1, and the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(chief, "web-3", "", antiAffinity); return err })
+	s.wantRefused("a third VM on a named host", fleet.Invalid, "2 fields", func() error { _, err := s.createWithRules(chief, "web-3", s.h2, antiAffinity); return err })
 	s.wantRefused("a third VM without rules", fleet.Invalid, "which must be apart from this VM", func() error { _, err := s.createWithRules(chief, "web-3", ""); return err })
-	s.wantRefused("of a member", fleet.Invalid, "2 hosts: the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(s.member, "web-3", "", apart); return err })
+	s.wantRefused("of a member", fleet.Invalid, "2 hosts: the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(s.member, "web-3", "", antiAffinity); return err })
 	s.wantRefused("a rule with an unknown VM", fleet.Invalid, "there is none in its project", func() error {
 		_, err := s.createWithRules(chief, "web-3", "", fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"})
 		return err
@@ -53,7 +53,7 @@ func TestPlacementFollowsRules(t *testing.T) {
 	}
 	// VMs of other projects do not match.
 	spec := smallSpec
-	spec.Rules = []fleet.PlacementRule{apart}
+	spec.Rules = []fleet.PlacementRule{antiAffinity}
 	other, err := s.CreateVM(t.Context(), s.stranger, control.CreateVM{ProjectID: s.blue, Name: "web", Labels: map[string]string{"tier": "web"}, Spec: spec})
 	if err != nil || s.get(other.ID).HostID != s.h1 {
 		t.Errorf("a VM of another project: %v", err)
@@ -71,7 +71,7 @@ func TestRulesHoldForConcurrentCreates(t *testing.T) {
 	made := make(chan error, 4)
 	for _, name := range []string{"a", "b", "c", "d"} {
 		go func() {
-			_, err := s.createWithRules(chief, name, "", apart)
+			_, err := s.createWithRules(chief, name, "", antiAffinity)
 			made <- err
 		}()
 	}
@@ -132,7 +132,7 @@ func TestViolatedRulesNeedAttention(t *testing.T) {
 	}
 	s.reportPower(one.ID, fleet.Running)
 	s.reportPower(two.ID, fleet.Running)
-	if _, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(s.get(one.ID), func(s *fleet.VMSpec) { s.Rules = []fleet.PlacementRule{atH2, apart} })); err != nil {
+	if _, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(s.get(one.ID), func(s *fleet.VMSpec) { s.Rules = []fleet.PlacementRule{atH2, antiAffinity} })); err != nil {
 		t.Fatal(err)
 	}
 	s.reportPower(one.ID, fleet.Running)
@@ -180,13 +180,13 @@ func TestPreviewFollowsRules(t *testing.T) {
 	if _, err := s.createWithRules(chief, "web-1", s.h1); err != nil {
 		t.Fatal(err)
 	}
-	soft := apart
+	soft := antiAffinity
 	soft.Preferred = true
 	spec := smallSpec
 	for name, c := range map[string]struct {
 		rule fleet.PlacementRule
 		says string
-	}{"must": {apart, "h1 has web-1, and the VM must be apart"}, "should": {soft, "It could take the VM, which should be apart from VMs with tier=web."}} {
+	}{"must": {antiAffinity, "h1 has web-1, and the VM must be apart"}, "should": {soft, "It could take the VM, which should be apart from VMs with tier=web."}} {
 		spec.Rules = []fleet.PlacementRule{c.rule}
 		p, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-2", Spec: spec})
 		if err != nil || p.Host != "h2" || len(p.Hosts) != 1 || !strings.Contains(p.Hosts[0].Why, c.says) {

@@ -15,7 +15,7 @@ import (
 func (s *projectFixture) heartbeat(a fleet.Actor, counts fleet.FilterCounts) error {
 	s.t.Helper()
 	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
-	in := wire.Report{Seq: base + finished.Add(1), Digest: "1", LookedAgoMs: 1, Filters: &counts}
+	in := wire.Report{Seq: base + finishSeq.Add(1), Digest: "1", StateAgeMs: 1, Filters: &counts}
 	if err := wire.Fit(&in); err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.claimAndFinish(h1, "")
-	s.settle()
+	s.runSecurityGroupPass()
 	s.claimAndFinish(h1, "")
 	in, out := g.Spec.Rules[0].ID, g.Spec.Rules[1].ID
 	nic := func(vm fleet.VMView, since int64, rules ...fleet.RuleCount) fleet.NICCount {
@@ -69,7 +69,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 		t.Errorf("since %v, as of %v", c.Since, c.At)
 	}
 	shows(s.member, "2 of 2: true 6 7, dropped 4")
-	nics, err := s.NICFilters(t.Context(), s.member, a.ID)
+	nics, err := s.NICFilterStates(t.Context(), s.member, a.ID)
 	if err != nil || len(nics) != 1 || nics[0].Hits == nil {
 		t.Fatalf("%+v %v", nics, err)
 	}
@@ -103,7 +103,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 	// Outdated counts are unknown, like counts that a host cannot provide.
 	s.exec(`UPDATE host_filter_counts SET at = at - interval '5 minutes'`)
 	shows(chief, "0 of 2: false 0 0, dropped 0")
-	if nics, err := s.NICFilters(t.Context(), s.member, a.ID); err != nil || nics[0].Hits != nil {
+	if nics, err := s.NICFilterStates(t.Context(), s.member, a.ID); err != nil || nics[0].Hits != nil {
 		t.Errorf("an old count is shown: %+v %v", nics, err)
 	}
 	if err := s.heartbeat(h1, fleet.FilterCounts{Error: "count packets: this host has no iptables-save"}); err != nil {
@@ -144,7 +144,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.claimAndFinish(h1, "")
-	s.settle()
+	s.runSecurityGroupPass()
 	s.claimAndFinish(h1, "")
 	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, s.h1)
 	says := func(from fleet.Actor, vm fleet.VMStatus, changed ...wire.GroupReport) {
@@ -152,12 +152,12 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 		if from.HostID != s.h1 {
 			base = queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, from.HostID)
 		}
-		seq := base + finished.Add(1)
+		seq := base + finishSeq.Add(1)
 		state := wire.State{Host: fleet.HostStatus{Connected: true}, Groups: changed}
 		if from.HostID == s.h1 {
 			state.VMs = []wire.VMReport{{ID: a.ID, Name: "a", Generation: s.get(a.ID).Generation, Status: vm}}
 		}
-		in := wire.Report{Seq: seq, Digest: strconv.FormatInt(seq, 10), LookedAgoMs: 1, State: &state}
+		in := wire.Report{Seq: seq, Digest: strconv.FormatInt(seq, 10), StateAgeMs: 1, State: &state}
 		if _, err := s.Report(t.Context(), from, in); err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 		if err != nil || len(v.Hosts) != 1 {
 			t.Fatalf("%+v %v", v, err)
 		}
-		nics, err := s.NICFilters(t.Context(), s.member, a.ID)
+		nics, err := s.NICFilterStates(t.Context(), s.member, a.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	if o, err := s.Overview(t.Context(), s.member); err != nil || !strings.Contains(fmt.Sprint(o.Attention), driftText) {
 		t.Errorf("what needs attention: %+v %v", o.Attention, err)
 	}
-	s.settle()
+	s.runSecurityGroupPass()
 	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func TestMutuallyReferringSecurityGroupsFollowEachOther(t *testing.T) {
 	s.claimAndFinish(h1, "")
 	members := func() string {
 		t.Helper()
-		s.settle()
+		s.runSecurityGroupPass()
 		var out []string
 		for _, w := range s.claimAndFinish(h1, "") {
 			if w.SecurityGroup != nil {
@@ -54,7 +54,7 @@ func TestMutuallyReferringSecurityGroupsFollowEachOther(t *testing.T) {
 	}
 	pass := func(from, to fleet.VMID, port int) fleet.PassAnswer {
 		t.Helper()
-		out, err := s.WouldPass(t.Context(), s.member, fleet.PassQuestion{From: fleet.PassEnd{VMID: from}, To: fleet.PassEnd{VMID: to}, Protocol: fleet.TCP, Port: port})
+		out, err := s.CheckConnection(t.Context(), s.member, fleet.PassQuestion{From: fleet.PassEnd{VMID: from}, To: fleet.PassEnd{VMID: to}, Protocol: fleet.TCP, Port: port})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,20 +119,20 @@ func TestSecurityGroupReferencedAgainDropsFormerMembers(t *testing.T) {
 		return out
 	}
 	s.claimAndFinish(h1, "")
-	s.settle()
+	s.runSecurityGroupPass()
 	s.claimAndFinish(h1, "")
 	let(in)
-	s.settle()
+	s.runSecurityGroupPass()
 	if got := members(); got != "[10.0.0.7/32]" {
 		t.Fatalf("with a member the host gets %q", got)
 	}
 	let(fleet.AllowAllOut())
-	s.settle()
+	s.runSecurityGroupPass()
 	members()
 	if _, err := s.setGroups(s.member, a.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.settle()
+	s.runSecurityGroupPass()
 	s.claimAndFinish(h1, "")
 	let(in)
 	if got := members(); got != "[]" {

@@ -71,7 +71,7 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 			return err
 		}
 		if err := q.AddSecurityGroup(ctx, add); err != nil {
-			return groupNameTaken(err, in.Name)
+			return groupNameTakenError(err, in.Name)
 		}
 		return store.Audit(ctx, q, a, "secgroup.create", fleet.SubjectOf(fleet.TypeSecurityGroup, id), in.Name, describeRules(in.Spec))
 	})
@@ -119,7 +119,7 @@ func withRuleIDs(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
 // checkRemotes refuses rules that name a group not available to the project. Rules of global groups may only name
 // global groups. A group may name itself.
 func checkRemotes(ctx context.Context, q *db.Queries, project fleet.ProjectID, self fleet.SecurityGroupID, spec fleet.SecurityGroupSpec) error {
-	usable, err := assign.HeldSecurityGroups(ctx, q, project, spec.Refers())
+	usable, err := assign.UsableSecurityGroups(ctx, q, project, spec.ReferencedGroups())
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func checkRemotes(ctx context.Context, q *db.Queries, project fleet.ProjectID, s
 	return checks.Err()
 }
 
-func groupNameTaken(err error, name string) error {
+func groupNameTakenError(err error, name string) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.ConstraintName == "security_group_name_taken" {
 		text := fmt.Sprintf("A security group named %q exists already. Choose another name.", name)
@@ -184,7 +184,7 @@ func (c *Control) changeGroup(ctx context.Context, a fleet.Actor, id fleet.Secur
 func (c *Control) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, in UpdateSecurityGroup) (fleet.SecurityGroupView, error) {
 	err := c.changeGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
 		if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
-			return changedMeanwhile("security group", old.Generation, in.IfGeneration)
+			return changedMeanwhileError("security group", old.Generation, in.IfGeneration)
 		}
 		name, spec := old.Name, old.Spec
 		if in.Name != nil {
@@ -201,7 +201,7 @@ func (c *Control) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 			return err
 		}
 		if _, err := q.ChangeSecurityGroup(ctx, db.ChangeSecurityGroupParams{ID: id, Name: name, Spec: spec}); err != nil {
-			return groupNameTaken(err, name)
+			return groupNameTakenError(err, name)
 		}
 		if err := assign.PushSecurityGroups(ctx, q, a, id); err != nil {
 			return err
@@ -222,7 +222,7 @@ func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 			return err
 		}
 		if len(rows) > 0 {
-			return groupInUse(a, old.Name, rows)
+			return groupInUseError(a, old.Name, rows)
 		}
 		if err := assign.DeleteSecurityGroup(ctx, q, id); err != nil {
 			return err
@@ -232,7 +232,7 @@ func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 }
 
 // groupInUse returns the refusal to delete a group. The error names only dependents that the actor may see.
-func groupInUse(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) error {
+func groupInUseError(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) error {
 	var vms, groups, nets []string
 	hidden := false
 	for _, r := range rows {

@@ -44,7 +44,7 @@ func (s *projectFixture) setGroups(a fleet.Actor, vm fleet.VMID, groups ...fleet
 	return v, err
 }
 
-func (s *projectFixture) settle() {
+func (s *projectFixture) runSecurityGroupPass() {
 	s.t.Helper()
 	if err := s.SettleSecurityGroups(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
@@ -70,7 +70,7 @@ func (s *projectFixture) groupStatus(id fleet.SecurityGroupID) string {
 }
 
 // finished counts the results, so that each gets a new number.
-var finished atomic.Int64
+var finishSeq atomic.Int64
 
 // claimAndFinish claims the host's jobs and finishes each with the error says; empty: success.
 func (s *projectFixture) claimAndFinish(a fleet.Actor, says string) []wire.Work {
@@ -81,7 +81,7 @@ func (s *projectFixture) claimAndFinish(a fleet.Actor, says string) []wire.Work 
 	}
 	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
 	for _, w := range claim.Jobs {
-		f := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finished.Add(1), Outcome: wire.Done}
+		f := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finishSeq.Add(1), Outcome: wire.Done}
 		if w.SecurityGroup != nil {
 			f.SecurityGroup = &fleet.SecurityGroupStatus{Active: says == "", Error: says}
 		}

@@ -26,14 +26,14 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	if len(work) != 1 || work[0].Kind != fleet.VMApply || len(work[0].SecurityGroups) != 1 || work[0].SecurityGroups[0].Name != "web" || len(work[0].SecurityGroups[0].Rules) != 2 || len(work[0].SecurityGroups[0].Rules[0].Remotes) != 0 {
 		t.Fatalf("the VM's work: %+v", work)
 	}
-	s.settle()
+	s.runSecurityGroupPass()
 	if got := s.groupStatus(web.ID); got != "h1 assign" {
 		t.Errorf("the group is on %q", got)
 	}
 	if work = s.claimAndFinish(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupApply || work[0].SecurityGroup == nil || work[0].Generation != 1 {
 		t.Fatalf("the group's work: %+v", work)
 	}
-	if s.settle(); len(s.claimAndFinish(h1, "")) != 0 {
+	if s.runSecurityGroupPass(); len(s.claimAndFinish(h1, "")) != 0 {
 		t.Error("a pass in which nothing changed gives work")
 	}
 	// A new member's address is sent to the host of the other NIC.
@@ -42,7 +42,7 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	}
 	s.reportAddress(a.ID, "10.0.0.7")
 	s.claimAndFinish(h1, "")
-	s.settle()
+	s.runSecurityGroupPass()
 	found := ""
 	for _, w := range s.claimAndFinish(h1, "") {
 		if w.SecurityGroup.Name == "web" {
@@ -54,7 +54,7 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	}
 	// The member's host reports another address.
 	s.reportAddress(a.ID, "10.0.0.8")
-	s.settle()
+	s.runSecurityGroupPass()
 	if work = s.claimAndFinish(h1, ""); len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.8/32]" {
 		t.Errorf("with another address: %+v", work)
 	}
@@ -63,13 +63,13 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	if _, err := s.setGroups(s.member, b.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.settle()
+	s.runSecurityGroupPass()
 	if got := s.groupStatus(web.ID); got != "h1 assign" {
 		t.Errorf("before the NIC has left on its host the group is on %q", got)
 	}
 	s.claimAndFinish(h1, "")
 	s.exec(`UPDATE vms SET observed_generation = generation`)
-	s.settle()
+	s.runSecurityGroupPass()
 	if got := s.groupStatus(web.ID); got != "h1 release" {
 		t.Errorf("after the last NIC has left the group is on %q", got)
 	}
@@ -108,14 +108,14 @@ func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 		s.reportAddress(vm.ID, fmt.Sprintf("10.0.0.%d", 1+i))
 	}
 	s.claimAndFinish(h1, "")
-	s.settle()
+	s.runSecurityGroupPass()
 	work := s.claimAndFinish(h1, "")
 	if len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.1/32 10.0.0.2/32]" {
 		t.Fatalf("the host gets %+v", work)
 	}
 	ask := func(from, to fleet.VMID) fleet.PassAnswer {
 		t.Helper()
-		out, err := s.WouldPass(t.Context(), s.member, fleet.PassQuestion{From: fleet.PassEnd{VMID: from}, To: fleet.PassEnd{VMID: to}, Protocol: fleet.TCP, Port: 22})
+		out, err := s.CheckConnection(t.Context(), s.member, fleet.PassQuestion{From: fleet.PassEnd{VMID: from}, To: fleet.PassEnd{VMID: to}, Protocol: fleet.TCP, Port: 22})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.claimAndFinish(h1, "")
-	s.settle()
+	s.runSecurityGroupPass()
 	const errText = "internal error: Failed to run firewall command /usr/sbin/iptables -w"
 	s.claimAndFinish(h1, errText)
 	s.exec(`UPDATE host_sessions SET seen_at = now()`)
@@ -157,7 +157,7 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	if err != nil || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.GroupNotApplied || v.Hosts[0].Status.Error != errText || v.SeverityCounts.Bad != 1 {
 		t.Errorf("the group: %+v %v", v, err)
 	}
-	nics, err := s.NICFilters(t.Context(), chief, a.ID)
+	nics, err := s.NICFilterStates(t.Context(), chief, a.ID)
 	if err != nil || len(nics) != 1 || nics[0].State != fleet.GroupNotApplied || !strings.Contains(nics[0].Problem, errText) {
 		t.Errorf("the NIC: %+v %v", nics, err)
 	}
@@ -178,7 +178,7 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	if got := attentionOf(s.stranger); strings.Contains(got, "Not applied") {
 		t.Errorf("what another tenant gets: %s", got)
 	}
-	if s.settle(); len(s.claimAndFinish(h1, "")) != 0 {
+	if s.runSecurityGroupPass(); len(s.claimAndFinish(h1, "")) != 0 {
 		t.Error("a failed group is retried immediately and endlessly")
 	}
 	if err := s.RetrySecurityGroup(t.Context(), s.member, g.ID); err != nil {
@@ -269,7 +269,7 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 			return err
 		}},
 		{"a packet to another's VM", fleet.NotFound, "no such VM", func() error {
-			_, err := s.WouldPass(t.Context(), s.stranger, fleet.PassQuestion{From: fleet.PassEnd{VMID: a.ID}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.TCP, Port: 1})
+			_, err := s.CheckConnection(t.Context(), s.stranger, fleet.PassQuestion{From: fleet.PassEnd{VMID: a.ID}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.TCP, Port: 1})
 			return err
 		}},
 	} {
@@ -304,13 +304,13 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 		return v
 	}
 	yes, no := true, false
-	if v := make(s.member, "a", nil); !v.Spec.NICs[0].Guarded() {
+	if v := make(s.member, "a", nil); !v.Spec.NICs[0].HasAntiSpoofing() {
 		t.Error("a tenant's NIC has no anti-spoofing")
 	}
-	if v := make(chief, "b", nil); v.Spec.NICs[0].Guarded() {
+	if v := make(chief, "b", nil); v.Spec.NICs[0].HasAntiSpoofing() {
 		t.Error("an administrator's NIC has anti-spoofing by default")
 	}
-	if v := make(chief, "c", &yes); !v.Spec.NICs[0].Guarded() {
+	if v := make(chief, "c", &yes); !v.Spec.NICs[0].HasAntiSpoofing() {
 		t.Error("a NIC lacks the requested anti-spoofing")
 	}
 	spec := smallSpec
@@ -322,7 +322,7 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 	// A NIC from before anti-spoofing does not change, even if a tenant edits another field.
 	old := s.vmWithNIC("old")
 	g := s.securityGroup(s.member, s.red, "web")
-	if v, err := s.setGroups(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].Guarded() {
+	if v, err := s.setGroups(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].HasAntiSpoofing() {
 		t.Errorf("a NIC that was not guarded: %v", err)
 	}
 }

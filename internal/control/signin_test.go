@@ -25,7 +25,7 @@ func TestFirstStartCreatesAdminWithPasswordChange(t *testing.T) {
 	}
 	password := passwords[0] + passwords[1] + passwords[2] // only one is not empty
 	user, err := h.SignIn(t.Context(), anonymous, "admin", password)
-	if err != nil || !user.MustChange {
+	if err != nil || !user.MustChangePassword {
 		t.Fatalf("%+v, %v", user, err)
 	}
 	admin, err := h.ActorOf(t.Context(), fleet.SystemActor, user.ID, *user.LastSeenAt)
@@ -142,7 +142,7 @@ func TestAddressThrottleSpansAccounts(t *testing.T) {
 
 func TestConcurrentGuessesAreThrottled(t *testing.T) {
 	h := newIdentityFixture(t)
-	got := tally(runConcurrently(15, func(i int) error {
+	got := countCodes(runConcurrently(15, func(i int) error {
 		_, err := h.SignIn(t.Context(), fleet.Actor{Address: fmt.Sprintf("192.0.2.%d", i)}, "chief", "wrong password")
 		return err
 	}))
@@ -221,7 +221,7 @@ func TestPasswordSetByAdminMustBeChanged(t *testing.T) {
 		t.Errorf("another's token: %v", err)
 	}
 	user, err := h.SignIn(t.Context(), anonymous, "ann", "another password")
-	if err != nil || !user.MustChange {
+	if err != nil || !user.MustChangePassword {
 		t.Errorf("%+v, %v", user, err)
 	}
 }

@@ -16,22 +16,22 @@ import (
 )
 
 // pull is one request to download a catalog image.
-type pull struct {
-	Pull
-	a     fleet.Actor
-	of    fleet.StartImageID
+type imagePull struct {
+	PullDestination
+	actor     fleet.Actor
+	entryID    fleet.StartImageID
 	image fleet.ImageID // the library image, once decide has found or added it
 }
 
 // decide finds or adds the library image and returns the host's download job. The pool must be locked; decide locks the
 // catalog entry.
-func (p *pull) decide(ctx context.Context) func(*db.Queries, assign.Object) (volumeJob, error) {
+func (p *imagePull) prepareJob(ctx context.Context) func(*db.Queries, assign.Object) (volumeJob, error) {
 	return func(q *db.Queries, _ assign.Object) (volumeJob, error) {
-		entry, err := lockStart(ctx, q, p.of)
+		entry, err := lockStart(ctx, q, p.entryID)
 		if err != nil {
 			return volumeJob{}, err
 		}
-		busy, err := q.PullAtWork(ctx, p.of)
+		busy, err := q.PullAtWork(ctx, p.entryID)
 		switch {
 		case err != nil:
 			return volumeJob{}, err
@@ -41,42 +41,42 @@ func (p *pull) decide(ctx context.Context) func(*db.Queries, assign.Object) (vol
 		if err := p.findOrAddImage(ctx, q, entry); err != nil {
 			return volumeJob{}, err
 		}
-		if err := q.DropFailedPulls(ctx, &p.of); err != nil {
+		if err := q.DropFailedPulls(ctx, &p.entryID); err != nil {
 			return volumeJob{}, err
 		}
-		j, err := download(p.PoolID, NewDownload{URL: entry.URL, Checksum: entry.Checksum, ChecksumURL: entry.ChecksumURL, Name: entry.File})
+		j, err := newDownloadJob(p.PoolID, NewDownload{URL: entry.URL, Checksum: entry.Checksum, ChecksumURL: entry.ChecksumURL, Name: entry.File})
 		if err != nil {
 			return j, err
 		}
-		j.audited = true
-		spec, err := sharedOf(ctx, q, p.PoolID)
+		j.auditByCaller = true
+		spec, err := poolSpec(ctx, q, p.PoolID)
 		if err != nil {
 			return j, err
 		}
-		if err := j.fits(spec); err != nil {
+		if err := j.checkPoolKind(spec); err != nil {
 			return j, err
 		}
-		if j.host, err = findHost(ctx, q, p.a, j, p.HostID, nil, false); err != nil {
+		if j.host, err = findHost(ctx, q, p.actor, j, p.HostID, nil, false); err != nil {
 			return j, err
 		}
 		if j.ref.Volume, err = freeFile(ctx, q, j.ref, j.host.ID, spec.Shared); err != nil {
 			return j, err
 		}
-		version, err := addVersion(ctx, q, p.a, p.image, fleet.ImageVersion{Source: entry.URL, StartID: p.of})
+		version, err := addVersion(ctx, q, p.actor, p.image, fleet.ImageVersion{Source: entry.URL, StartID: p.entryID})
 		if err != nil {
 			return j, err
 		}
-		if err := addPendingCopy(ctx, q, p.a, version, j, spec.Shared); err != nil {
+		if err := addPendingCopy(ctx, q, p.actor, version, j, spec.Shared); err != nil {
 			return j, err
 		}
-		return j, store.Audit(ctx, q, p.a, "image.pull", fleet.SubjectImage(p.image), entry.Name, "from "+entry.URL)
+		return j, store.Audit(ctx, q, p.actor, "image.pull", fleet.SubjectImage(p.image), entry.Name, "from "+entry.URL)
 	}
 }
 
 // findOrAddImage sets p.image to the library image of an earlier pull, or adds an image with the entry's name and
 // facts.
-func (p *pull) findOrAddImage(ctx context.Context, q *db.Queries, entry fleet.StartImage) error {
-	was, err := q.ImageOfStart(ctx, &p.of)
+func (p *imagePull) findOrAddImage(ctx context.Context, q *db.Queries, entry fleet.StartImage) error {
+	was, err := q.ImageOfStart(ctx, &p.entryID)
 	if err == nil {
 		p.image = was.ID
 		if _, err := q.LockImage(ctx, p.image); err != nil {
@@ -92,19 +92,19 @@ func (p *pull) findOrAddImage(ctx context.Context, q *db.Queries, entry fleet.St
 	if err != nil {
 		return err
 	}
-	if err := q.AddImage(ctx, db.AddImageParams{ID: p.image, Name: name, Os: entry.OS, CreatedBy: p.a.Name}); err != nil {
-		return imageNameTaken(err, name)
+	if err := q.AddImage(ctx, db.AddImageParams{ID: p.image, Name: name, Os: entry.OS, CreatedBy: p.actor.Name}); err != nil {
+		return imageNameTakenError(err, name)
 	}
 	if !p.Public {
 		return nil
 	}
-	_, err = q.GrantImage(ctx, db.GrantImageParams{ImageID: p.image, GrantedBy: p.a.Name})
+	_, err = q.GrantImage(ctx, db.GrantImageParams{ImageID: p.image, GrantedBy: p.actor.Name})
 	return err
 }
 
 // checkNewBytes refuses a download if a version of the image already has its checksum. It checks only entries with a
 // known SHA-256.
-func (p *pull) checkNewBytes(ctx context.Context, q *db.Queries, entry fleet.StartImage, image string) error {
+func (p *imagePull) checkNewBytes(ctx context.Context, q *db.Queries, entry fleet.StartImage, image string) error {
 	digest, ok := strings.CutPrefix(entry.Checksum, "sha256:")
 	if !ok {
 		return nil
@@ -126,7 +126,7 @@ func freeFile(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.Hos
 	stem := strings.TrimSuffix(ref.Volume, end)
 	for n := 2; ; n++ {
 		err := checkNameFree(ctx, q, ref, on, shared)
-		if err != nil && (!nameRefused(err) || n > 50) {
+		if err != nil && (!isNameRefusal(err) || n > 50) {
 			return ref.Volume, err
 		}
 		lost, failed := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: ref.PoolID, Volume: ref.Volume})

@@ -39,7 +39,7 @@ func (c *Control) AddStartImage(ctx context.Context, a fleet.Actor, in NewStartI
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return "", err
 	}
-	i, err := checkedStart(fleet.StartImage{Name: in.Name, OS: in.OS, URL: in.URL, File: in.File, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL})
+	i, err := checkStartImage(fleet.StartImage{Name: in.Name, OS: in.OS, URL: in.URL, File: in.File, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL})
 	if err != nil {
 		return "", err
 	}
@@ -50,7 +50,7 @@ func (c *Control) AddStartImage(ctx context.Context, a fleet.Actor, in NewStartI
 		})
 		switch {
 		case err != nil:
-			return startNameTaken(err, i.Name)
+			return startImageNameTakenError(err, i.Name)
 		case n == 0:
 			return fleet.Errorf(fleet.Conflict, "The list has %d entries, which is the maximum. Remove some first.", fleet.MaxStartImages)
 		}
@@ -58,7 +58,7 @@ func (c *Control) AddStartImage(ctx context.Context, a fleet.Actor, in NewStartI
 	})
 }
 
-func checkedStart(i fleet.StartImage) (fleet.StartImage, error) {
+func checkStartImage(i fleet.StartImage) (fleet.StartImage, error) {
 	var checks fleet.Checks
 	i = i.Tidy()
 	i.Check(&checks)
@@ -80,7 +80,7 @@ func startSubject(id fleet.StartImageID) fleet.Subject {
 
 // EditStartImage changes an entry of the image catalog. Images already pulled do not change.
 func (c *Control) EditStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, in EditStartImage) error {
-	return c.onStartImage(ctx, a, id, func(q *db.Queries, i fleet.StartImage) error {
+	return c.changeStartImage(ctx, a, id, func(q *db.Queries, i fleet.StartImage) error {
 		for _, part := range []struct {
 			to   *string
 			from *string
@@ -92,7 +92,7 @@ func (c *Control) EditStartImage(ctx context.Context, a fleet.Actor, id fleet.St
 		if in.OS != nil {
 			i.OS = *in.OS
 		}
-		i, err := checkedStart(i)
+		i, err := checkStartImage(i)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (c *Control) EditStartImage(ctx context.Context, a fleet.Actor, id fleet.St
 			ID: id, Name: i.Name, Os: i.OS, Url: i.URL, File: i.File, Checksum: i.Checksum, ChecksumUrl: i.ChecksumURL, ChangedBy: a.Name,
 		})
 		if err != nil {
-			return startNameTaken(err, i.Name)
+			return startImageNameTakenError(err, i.Name)
 		}
 		return auditStart(ctx, q, a, "startimage.edit", i)
 	})
@@ -108,7 +108,7 @@ func (c *Control) EditStartImage(ctx context.Context, a fleet.Actor, id fleet.St
 
 // RemoveStartImage removes an entry from the image catalog. Images pulled from it stay in the library.
 func (c *Control) RemoveStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID) error {
-	return c.onStartImage(ctx, a, id, func(q *db.Queries, i fleet.StartImage) error {
+	return c.changeStartImage(ctx, a, id, func(q *db.Queries, i fleet.StartImage) error {
 		if _, err := q.RemoveStartImage(ctx, id); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (c *Control) RestoreStartImages(ctx context.Context, a fleet.Actor) (n int6
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		if n, err = q.RestoreStartImages(ctx); err != nil {
-			return startNameTaken(err, "")
+			return startImageNameTakenError(err, "")
 		}
 		return store.Audit(ctx, q, a, "startimage.restore", "", "well-known images", fmt.Sprintf("%d restored", n))
 	})
@@ -131,7 +131,7 @@ func (c *Control) RestoreStartImages(ctx context.Context, a fleet.Actor) (n int6
 }
 
 // onStartImage runs do with the locked entry.
-func (c *Control) onStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, do func(*db.Queries, fleet.StartImage) error) error {
+func (c *Control) changeStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, do func(*db.Queries, fleet.StartImage) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func lockStart(ctx context.Context, q *db.Queries, id fleet.StartImageID) (fleet
 	return fleet.StartImage{ID: r.ID, Name: r.Name, OS: r.Os, URL: r.Url, File: r.File, Checksum: r.Checksum, ChecksumURL: r.ChecksumUrl, ChangedBy: r.ChangedBy, ChangedAt: r.ChangedAt}, err
 }
 
-func startNameTaken(err error, name string) error {
+func startImageNameTakenError(err error, name string) error {
 	var pg *pgconn.PgError
 	switch {
 	case !errors.As(err, &pg) || pg.ConstraintName != "start_image_name_taken":
@@ -168,7 +168,7 @@ func startNameTaken(err error, name string) error {
 }
 
 // Pull is the destination for the download of a catalog image.
-type Pull struct {
+type PullDestination struct {
 	PoolID fleet.PoolID `json:"poolId"`
 	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); empty: the host with the most free space"`
 	Public bool         `json:"public,omitempty" doc:"Publish the image to every project, if the pull makes a new image"`
@@ -176,7 +176,7 @@ type Pull struct {
 
 // PullStartImage asks a host to download a catalog image into the pool. The first pull makes a new image in the
 // library, later pulls add versions to it.
-func (c *Control) PullStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, in Pull) (fleet.ImageID, fleet.Task, error) {
+func (c *Control) PullStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, in PullDestination) (fleet.ImageID, fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return "", fleet.Task{}, err
 	}
@@ -187,8 +187,8 @@ func (c *Control) PullStartImage(ctx context.Context, a fleet.Actor, id fleet.St
 	if err := checks.Err(); err != nil {
 		return "", fleet.Task{}, err
 	}
-	p := pull{Pull: in, a: a, of: id}
-	task, err := c.orderVolumeThen(ctx, a, in.PoolID, p.decide(ctx), func(q *db.Queries, task fleet.TaskID) error {
+	p := imagePull{PullDestination: in, actor: a, entryID: id}
+	task, err := c.queueVolumeJobAnd(ctx, a, in.PoolID, p.prepareJob(ctx), func(q *db.Queries, task fleet.TaskID) error {
 		return q.NotePull(ctx, db.NotePullParams{ID: id, TaskID: &task})
 	})
 	return p.image, task, err

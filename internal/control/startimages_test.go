@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func (s *libraryFixture) start(name string) fleet.StartImageView {
+func (s *libraryFixture) catalogEntry(name string) fleet.StartImageView {
 	s.t.Helper()
 	all, err := s.StartImages(s.t.Context(), chief)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestShippedCatalogEntriesAreValid(t *testing.T) {
 
 func TestCatalogRestoreResetsShippedEntries(t *testing.T) {
 	s := newLibraryFixture(t)
-	debian, fedora := s.start("Debian 12"), s.start("Fedora 44")
+	debian, fedora := s.catalogEntry("Debian 12"), s.catalogEntry("Fedora 44")
 	sum := strings.Repeat("ab", 32)
 	own := control.NewStartImage{Name: "Ours", URL: "https://example.org/ours.qcow2", Checksum: strings.ToUpper(sum)}
 	id, err := s.AddStartImage(t.Context(), chief, own)
@@ -59,7 +59,7 @@ func TestCatalogRestoreResetsShippedEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.audited("startimage.create")
-	if v := s.start("Ours"); v.ID != id || v.File != "ours.qcow2" || v.Checksum != "sha256:"+sum || v.ChangedBy == "" {
+	if v := s.catalogEntry("Ours"); v.ID != id || v.File != "ours.qcow2" || v.Checksum != "sha256:"+sum || v.ChangedBy == "" {
 		t.Errorf("%+v", v)
 	}
 	s.wantRefused("its name again", fleet.Conflict, "already", func() error { _, err := s.AddStartImage(t.Context(), chief, own); return err })
@@ -73,7 +73,7 @@ func TestCatalogRestoreResetsShippedEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.audited("startimage.edit")
-	if v := s.start("Debian 12"); v.URL != "https://mirror.example.org/debian.qcow2" || v.ChecksumURL != debian.ChecksumURL || v.ChangedBy == "" {
+	if v := s.catalogEntry("Debian 12"); v.URL != "https://mirror.example.org/debian.qcow2" || v.ChecksumURL != debian.ChecksumURL || v.ChangedBy == "" {
 		t.Errorf("%+v", v)
 	}
 	if err := s.RemoveStartImage(t.Context(), chief, fedora.ID); err != nil {
@@ -92,7 +92,7 @@ func TestCatalogRestoreResetsShippedEntries(t *testing.T) {
 		t.Errorf("%d restored: %v", n, err)
 	}
 	s.audited("startimage.restore")
-	if back := s.start("Debian 12"); back.URL != debian.URL || back.ChangedBy != "" || s.start("Fedora 44").ID != fedora.ID || s.start("Ours").ID != id {
+	if back := s.catalogEntry("Debian 12"); back.URL != debian.URL || back.ChangedBy != "" || s.catalogEntry("Fedora 44").ID != fedora.ID || s.catalogEntry("Ours").ID != id {
 		t.Errorf("%+v", back)
 	}
 }
@@ -101,21 +101,21 @@ func TestCatalogRestoreResetsShippedEntries(t *testing.T) {
 // entry and leaves no version.
 func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 	s := newLibraryFixture(t)
-	debian := s.start("Debian 12")
-	pull := func(in control.Pull) (fleet.ImageID, fleet.Task, error) {
+	debian := s.catalogEntry("Debian 12")
+	pull := func(in control.PullDestination) (fleet.ImageID, fleet.Task, error) {
 		return s.PullStartImage(t.Context(), chief, debian.ID, in)
 	}
-	s.wantRefused("no pool", fleet.Invalid, "Choose the pool", func() error { _, _, err := pull(control.Pull{}); return err })
-	id, task, err := pull(control.Pull{PoolID: s.nfs, Public: true})
+	s.wantRefused("no pool", fleet.Invalid, "Choose the pool", func() error { _, _, err := pull(control.PullDestination{}); return err })
+	id, task, err := pull(control.PullDestination{PoolID: s.nfs, Public: true})
 	if err != nil || task.Kind != fleet.VolumeFetch || task.SubjectName != "debian-12.qcow2" {
 		t.Fatalf("%+v %v", task, err)
 	}
 	s.audited("image.pull")
-	v := s.start("Debian 12")
+	v := s.catalogEntry("Debian 12")
 	if ok, why := v.Allows(fleet.ActPull); ok || v.Last == nil || v.Last.TaskID != task.ID || !strings.Contains(why, "already") {
 		t.Errorf("during the pull: %+v", v)
 	}
-	s.wantRefused("twice at once", fleet.Conflict, "being pulled already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
+	s.wantRefused("twice at once", fleet.Conflict, "being pulled already", func() error { _, _, err := pull(control.PullDestination{PoolID: s.nfs}); return err })
 
 	// The host reports a failed download: the host has no network.
 	work := s.work(task.HostID, fleet.VolumeFetch)
@@ -123,36 +123,36 @@ func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 		t.Fatalf("%+v", work)
 	}
 	says := "The host cannot find cloud.debian.org: no such host. Check the address, and whether the host has a network and DNS that reach it."
-	s.stop(task.HostID, work[0], wire.Finish{Outcome: wire.Failed, Error: says})
-	v = s.start("Debian 12")
+	s.finishWith(task.HostID, work[0], wire.Finish{Outcome: wire.Failed, Error: says})
+	v = s.catalogEntry("Debian 12")
 	if ok, _ := v.Allows(fleet.ActPull); !ok || v.Last.State != fleet.JobFailed || v.Last.Error != says || len(v.Pulled) != 0 {
 		t.Errorf("after it failed: %+v %+v", v, v.Last)
 	}
 
 	// The second pull uses the same image, and the failed version is deleted.
-	again, task, err := pull(control.Pull{PoolID: s.nfs})
+	again, task, err := pull(control.PullDestination{PoolID: s.nfs})
 	if err != nil || again != id {
 		t.Fatalf("%s %v", again, err)
 	}
 	s.finishVolume(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], `{"sha256":"`+digest+`"}`)
 	image := s.image(chief, id)
-	if len(image.Versions) != 1 || image.Name != "Debian 12" || image.OS != debian.OS || image.Published() != "all projects" || image.Versions[0].StartID != debian.ID || !image.Versions[0].Offered {
+	if len(image.Versions) != 1 || image.Name != "Debian 12" || image.OS != debian.OS || image.Published() != "all projects" || image.Versions[0].StartID != debian.ID || !image.Versions[0].Usable {
 		t.Errorf("%+v", image)
 	}
-	v = s.start("Debian 12")
+	v = s.catalogEntry("Debian 12")
 	if v.ImageID != id || len(v.Pulled) != 1 || v.Pulled[0].PoolID != s.nfs || v.Pulled[0].Version != 1 || v.Last.State != fleet.JobDone {
 		t.Errorf("%+v", v)
 	}
 
 	// A newer build becomes another version in another file. In a local pool a host is chosen.
-	if _, task, err = pull(control.Pull{PoolID: s.nfs}); err != nil || task.SubjectName != "debian-12-2.qcow2" {
+	if _, task, err = pull(control.PullDestination{PoolID: s.nfs}); err != nil || task.SubjectName != "debian-12-2.qcow2" {
 		t.Fatalf("%+v %v", task, err)
 	}
 	s.finishVolume(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], `{"sha256":"`+strings.Repeat("1", 64)+`"}`)
-	if _, task, err = pull(control.Pull{PoolID: s.local}); err != nil || task.HostID == "" {
+	if _, task, err = pull(control.PullDestination{PoolID: s.local}); err != nil || task.HostID == "" {
 		t.Fatalf("into a local pool: %+v %v", task, err)
 	}
-	s.stop(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], wire.Finish{Outcome: wire.Failed, Error: says})
+	s.finishWith(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], wire.Finish{Outcome: wire.Failed, Error: says})
 	if image = s.image(chief, id); len(image.Versions) < 2 || image.Versions[len(image.Versions)-2].Number != 2 {
 		t.Errorf("%+v", image.Versions)
 	}
@@ -161,12 +161,12 @@ func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 	if err := s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{Checksum: new(digest), ChecksumURL: new("")}); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("content that the image has", fleet.Conflict, "the same content already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
+	s.wantRefused("content that the image has", fleet.Conflict, "the same content already", func() error { _, _, err := pull(control.PullDestination{PoolID: s.nfs}); return err })
 	if err := s.RemoveStartImage(t.Context(), chief, debian.ID); err != nil {
 		t.Fatal(err)
 	}
 	if image = s.image(chief, id); image.Newest().StartID != "" {
 		t.Errorf("the image changed after the removal of its entry: %+v", image.Newest())
 	}
-	s.wantRefused("a pull of a removed entry", fleet.NotFound, "no such entry", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
+	s.wantRefused("a pull of a removed entry", fleet.NotFound, "no such entry", func() error { _, _, err := pull(control.PullDestination{PoolID: s.nfs}); return err })
 }

@@ -46,7 +46,7 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID
 }
 
 // stoppable lists the job kinds that a host stops on request after it has begun.
-var stoppable = fleet.KindsWhere(func(k fleet.Kind) bool { return k.Stoppable })
+var stoppableKinds = fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.Stoppable })
 
 func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
 	if err := q.LockOf(ctx, string(t.Subject)); err != nil {
@@ -55,11 +55,11 @@ func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) 
 	if err := checkCancellable(a, t); err != nil {
 		return err
 	}
-	if t.Kind.Is().TakenBack {
-		return stopTask(ctx, q, a, t, cancelledBy(a))
+	if t.Kind.Info().CancelledAtOnce {
+		return cancelStartedTask(ctx, q, a, t, cancelledBy(a))
 	}
-	if t.Kind.Is().Stoppable && t.Attempt > 0 { // a host has begun it and undoes it on request
-		n, err := q.StopParts(ctx, db.StopPartsParams{TaskID: &t.ID, Error: cancelledBy(a), Kinds: store.Texts(stoppable)})
+	if t.Kind.Info().Stoppable && t.Attempt > 0 { // a host has begun it and undoes it on request
+		n, err := q.StopParts(ctx, db.StopPartsParams{TaskID: &t.ID, Error: cancelledBy(a), Kinds: store.Texts(stoppableKinds)})
 		if err == nil && n == 0 {
 			err = fleet.Errorf(fleet.Conflict, "The task is being cancelled already.")
 		}
@@ -111,7 +111,7 @@ func cancelledBy(a fleet.Actor) string { return fmt.Sprintf("Cancelled by %s.", 
 
 // checkCancellable refuses if the actor lacks the task's own permission, or if cancelling has no effect.
 func checkCancellable(a fleet.Actor, t fleet.Task) error {
-	if err := policy.Check(a, policy.ToCancel(t), t.ProjectID); err != nil {
+	if err := policy.Check(a, policy.CancelPermission(t), t.ProjectID); err != nil {
 		return err
 	}
 	if ok, why := t.Allows(fleet.ActCancel); !ok {

@@ -62,8 +62,8 @@ func TestTaskStateFollowsJob(t *testing.T) {
 func TestTaskSurvivesHostDeletion(t *testing.T) {
 	s := newProjectFixture(t)
 	host := s.host("spare", 1024)
-	open := testkit.Order{Host: host, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, s.pool)
-	done := testkit.Order{Host: host, Kind: fleet.PoolApply, Subject: "pool:y", State: fleet.JobDone}.Add(t, s.pool)
+	open := testkit.TaskWithJob{Host: host, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, s.pool)
+	done := testkit.TaskWithJob{Host: host, Kind: fleet.PoolApply, Subject: "pool:y", State: fleet.JobDone}.Add(t, s.pool)
 	if err := s.DeleteHost(t.Context(), chief, host); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func TestVMsFromTemplateUseOverlaysOrCopies(t *testing.T) {
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics}', jsonb_build_array(jsonb_build_object('networkId', (SELECT id FROM networks), 'mac', '52:54:00:00:00:09', 'securityGroups', jsonb_build_array($2::text), 'antiSpoofing', true))) WHERE id = $1`, vm.ID, group.ID)
 	v := s.newTemplate("Web", vm)
 	first := v.Versions[0]
-	use := func(in control.From, name string, project fleet.ProjectID) fleet.VMView {
+	use := func(in control.VMSource, name string, project fleet.ProjectID) fleet.VMView {
 		t.Helper()
 		in.TemplateID = v.ID
 		made, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: project, Name: name, From: &in})
@@ -25,18 +25,18 @@ func TestVMsFromTemplateUseOverlaysOrCopies(t *testing.T) {
 		}
 		return s.get(made.ID)
 	}
-	linked := use(control.From{}, "linked", s.red)
+	linked := use(control.VMSource{}, "linked", s.red)
 	if d := linked.Spec.Disks[0]; !d.Overlay || d.VersionID != first.Spec.Disks[0].VersionID || d.PoolID != s.local || d.Image == nil || d.Image.Volume != "Web-disk-1-v1.qcow2" || d.ImageSHA256 != digest {
 		t.Errorf("%+v", d)
 	}
-	if n := linked.Spec.NICs[0]; n.MAC == "" || n.MAC == "52:54:00:00:00:09" || len(n.SecurityGroups) != 1 || !n.Guarded() {
+	if n := linked.Spec.NICs[0]; n.MAC == "" || n.MAC == "52:54:00:00:00:09" || len(n.SecurityGroups) != 1 || !n.HasAntiSpoofing() {
 		t.Errorf("its NIC: %+v", n)
 	}
-	full := use(control.From{VersionID: first.ID, Full: true, PoolID: s.nfs}, "full", s.red)
+	full := use(control.VMSource{VersionID: first.ID, Full: true, PoolID: s.nfs}, "full", s.red)
 	if d := full.Spec.Disks[0]; d.Overlay || d.PoolID != s.nfs || d.Image == nil {
 		t.Errorf("%+v", d)
 	}
-	if other := use(control.From{}, "other", s.blue); len(other.Spec.NICs[0].SecurityGroups) != 0 {
+	if other := use(control.VMSource{}, "other", s.blue); len(other.Spec.NICs[0].SecurityGroups) != 0 {
 		t.Errorf("a group of another project is kept: %+v", other.Spec.NICs[0])
 	}
 	if x := s.template(chief, v.ID).Versions[0]; len(x.VMs) != 3 || x.VMs[1] != (fleet.TemplateVM{ID: linked.ID, Name: "linked", Linked: true}) || x.VMs[0].Linked {
@@ -59,7 +59,7 @@ func TestVMsFromTemplateUseOverlaysOrCopies(t *testing.T) {
 		t.Errorf("%d images are left of %d", s.count("images"), images)
 	}
 	s.wantRefused("use it", fleet.Conflict, "has no version", func() error {
-		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "late", From: &control.From{TemplateID: v.ID}})
+		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "late", From: &control.VMSource{TemplateID: v.ID}})
 		return err
 	})
 }
@@ -76,23 +76,23 @@ func TestInvalidUseOfTemplateRefused(t *testing.T) {
 		in.ProjectID = s.red
 		return func() error { _, err := s.CreateVM(t.Context(), s.member, in); return err }
 	}
-	with := func(from control.From) func() error { return ask(control.CreateVM{From: &from}) }
+	with := func(from control.VMSource) func() error { return ask(control.CreateVM{From: &from}) }
 	for _, c := range []struct {
 		name string
 		code fleet.Code
 		says string
 		do   func() error
 	}{
-		{"neither", fleet.Invalid, "a template, a VM or an appliance", with(control.From{})},
-		{"both", fleet.Invalid, "a template, a VM or an appliance", with(control.From{TemplateID: v.ID, VMID: vm.ID})},
-		{"none that there is", fleet.Invalid, "no such template", with(control.From{TemplateID: fleet.NewID[fleet.TemplateID]()})},
-		{"no id", fleet.Invalid, "no such template", with(control.From{TemplateID: "../x"})},
-		{"a version of another", fleet.Invalid, "no such version", with(control.From{TemplateID: v.ID, VersionID: other.Versions[0].ID})},
-		{"no such pool", fleet.Invalid, "", with(control.From{TemplateID: v.ID, PoolID: fleet.NewID[fleet.PoolID]()})},
-		{"a name of another VM", fleet.Conflict, "exists in red already", ask(control.CreateVM{Name: "web", From: &control.From{TemplateID: v.ID}})},
-		{"a bad name", fleet.Invalid, "lower-case", ask(control.CreateVM{Name: "New VM", From: &control.From{TemplateID: v.ID}})},
-		{"a spec without a CPU", fleet.Invalid, "vCPUs", ask(control.CreateVM{Spec: fleet.VMSpec{MemoryMiB: 256}, From: &control.From{TemplateID: v.ID}})},
-		{"no such VM", fleet.Invalid, "no such VM", with(control.From{VMID: fleet.NewID[fleet.VMID]()})},
+		{"neither", fleet.Invalid, "a template, a VM or an appliance", with(control.VMSource{})},
+		{"both", fleet.Invalid, "a template, a VM or an appliance", with(control.VMSource{TemplateID: v.ID, VMID: vm.ID})},
+		{"none that there is", fleet.Invalid, "no such template", with(control.VMSource{TemplateID: fleet.NewID[fleet.TemplateID]()})},
+		{"no id", fleet.Invalid, "no such template", with(control.VMSource{TemplateID: "../x"})},
+		{"a version of another", fleet.Invalid, "no such version", with(control.VMSource{TemplateID: v.ID, VersionID: other.Versions[0].ID})},
+		{"no such pool", fleet.Invalid, "", with(control.VMSource{TemplateID: v.ID, PoolID: fleet.NewID[fleet.PoolID]()})},
+		{"a name of another VM", fleet.Conflict, "exists in red already", ask(control.CreateVM{Name: "web", From: &control.VMSource{TemplateID: v.ID}})},
+		{"a bad name", fleet.Invalid, "lower-case", ask(control.CreateVM{Name: "New VM", From: &control.VMSource{TemplateID: v.ID}})},
+		{"a spec without a CPU", fleet.Invalid, "vCPUs", ask(control.CreateVM{Spec: fleet.VMSpec{MemoryMiB: 256}, From: &control.VMSource{TemplateID: v.ID}})},
+		{"no such VM", fleet.Invalid, "no such VM", with(control.VMSource{VMID: fleet.NewID[fleet.VMID]()})},
 	} {
 		s.wantRefused(c.name, c.code, c.says, c.do)
 	}
@@ -102,32 +102,32 @@ func TestInvalidUseOfTemplateRefused(t *testing.T) {
 	}
 	s.audited("template.deprecate")
 	s.wantRefused("deprecated twice", fleet.Conflict, "The version is already deprecated.", func() error { return s.DeprecateTemplateVersion(t.Context(), s.member, of, true) })
-	s.wantRefused("from a deprecated version", fleet.Conflict, "deprecated", with(control.From{TemplateID: v.ID, VersionID: of.VersionID}))
-	s.wantRefused("when all are deprecated", fleet.Conflict, "All versions are deprecated.", with(control.From{TemplateID: v.ID}))
+	s.wantRefused("from a deprecated version", fleet.Conflict, "deprecated", with(control.VMSource{TemplateID: v.ID, VersionID: of.VersionID}))
+	s.wantRefused("when all are deprecated", fleet.Conflict, "All versions are deprecated.", with(control.VMSource{TemplateID: v.ID}))
 	if err := s.DeprecateTemplateVersion(t.Context(), s.member, of, false); err != nil {
 		t.Fatal(err)
 	}
 	s.wantRefused("offered twice", fleet.Conflict, "The version is not deprecated.", func() error { return s.DeprecateTemplateVersion(t.Context(), s.member, of, false) })
-	if err := with(control.From{TemplateID: v.ID})(); err != nil {
+	if err := with(control.VMSource{TemplateID: v.ID})(); err != nil {
 		t.Error(err)
 	}
 
 	// A failed copy leaves a version that is unusable and can be deleted.
-	if _, err := s.AddTemplateVersion(t.Context(), s.member, other.ID, control.OfVM{VMID: vm.ID}); err != nil {
+	if _, err := s.AddTemplateVersion(t.Context(), s.member, other.ID, control.TemplateSource{VMID: vm.ID}); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range s.work(s.h1, fleet.VolumeCopy) {
-		s.fails(s.h1, w, "No space left on device")
+		s.failJob(s.h1, w, "No space left on device")
 	}
 	told := s.template(s.member, other.ID).Versions[0]
-	if why := told.Unready(); !strings.Contains(why, "disk 1 cannot be read now") || strings.Contains(why, "local") {
+	if why := told.WhyUnusable(); !strings.Contains(why, "disk 1 cannot be read now") || strings.Contains(why, "local") {
 		t.Errorf("a member gets %q", why)
 	}
 	if tasks, err := s.DeleteTemplateVersion(t.Context(), s.member, control.TemplateVersion{TemplateID: other.ID, VersionID: told.ID}, "Other"); err != nil || len(tasks) != 0 {
 		t.Errorf("%v %v", tasks, err)
 	}
 	// The older version is offered again: only the VM's name, which is in use, is refused.
-	if err := with(control.From{TemplateID: other.ID})(); fleet.CodeOf(err) != fleet.Conflict {
+	if err := with(control.VMSource{TemplateID: other.ID})(); fleet.CodeOf(err) != fleet.Conflict {
 		t.Error(err)
 	}
 }

@@ -24,7 +24,7 @@ func (c *Control) DeprecateTemplateVersion(ctx context.Context, a fleet.Actor, o
 	if deprecated {
 		act, by = fleet.ActDeprecate, a.Name
 	}
-	v, version, err := c.versionNamed(ctx, a, of, act)
+	v, version, err := c.getTemplateVersion(ctx, a, of, act)
 	if err != nil {
 		return err
 	}
@@ -43,14 +43,14 @@ func (c *Control) DeprecateTemplateVersion(ctx context.Context, a fleet.Actor, o
 // DeleteTemplateVersion deletes a version with its own images, and queues the deletion of their files, one task per
 // file. confirm must be the template's name. The call is refused while the images back linked clones.
 func (c *Control) DeleteTemplateVersion(ctx context.Context, a fleet.Actor, of TemplateVersion, confirm string) ([]fleet.TaskID, error) {
-	v, version, err := c.versionNamed(ctx, a, of, fleet.ActDelete)
+	v, version, err := c.getTemplateVersion(ctx, a, of, fleet.ActDelete)
 	if err != nil {
 		return nil, err
 	}
-	if err := confirmed(confirm, v.Name, "the version"); err != nil {
+	if err := checkConfirmed(confirm, v.Name, "the version"); err != nil {
 		return nil, err
 	}
-	copies, ids, err := c.ownCopies(ctx, v, version.ID)
+	copies, ids, err := c.copiesOwnedBy(ctx, v, version.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -71,22 +71,22 @@ func (c *Control) DeleteTemplateVersion(ctx context.Context, a fleet.Actor, of T
 		}
 		return store.Audit(ctx, q, a, "template.version.delete", fleet.SubjectTemplate(v.ID), v.Name, fmt.Sprintf("version %d, %d files", version.Number, len(tasks)))
 	})
-	return tasks, inUse(a, err)
+	return tasks, hideInUseDetails(a, err)
 }
 
 // DeleteTemplate deletes a template with all its versions, under the conditions of DeleteTemplateVersion.
 func (c *Control) DeleteTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID, confirm string) ([]fleet.TaskID, error) {
-	v, err := c.ownTemplate(ctx, a, id)
+	v, err := c.getChangeableTemplate(ctx, a, id)
 	if err != nil {
 		return nil, err
 	}
 	if ok, why := v.Allows(fleet.ActDelete); !ok {
 		return nil, fleet.Errorf(fleet.Conflict, "%s: %s", v.Name, why)
 	}
-	if err := confirmed(confirm, v.Name, "the template with all its versions"); err != nil {
+	if err := checkConfirmed(confirm, v.Name, "the template with all its versions"); err != nil {
 		return nil, err
 	}
-	copies, _, err := c.ownCopies(ctx, v, "")
+	copies, _, err := c.copiesOwnedBy(ctx, v, "")
 	if err != nil {
 		return nil, err
 	}
@@ -104,10 +104,10 @@ func (c *Control) DeleteTemplate(ctx context.Context, a fleet.Actor, id fleet.Te
 		}
 		return store.Audit(ctx, q, a, "template.delete", fleet.SubjectTemplate(id), v.Name, fmt.Sprintf("%d versions, %d files", len(v.Versions), len(tasks)))
 	})
-	return tasks, inUse(a, err)
+	return tasks, hideInUseDetails(a, err)
 }
 
-func confirmed(confirm, name, what string) error {
+func checkConfirmed(confirm, name, what string) error {
 	var checks fleet.Checks
 	if confirm != name {
 		checks.Add("confirm", "Type the template's name, %s, to delete %s.", name, what)
@@ -116,8 +116,8 @@ func confirmed(confirm, name, what string) error {
 }
 
 // versionNamed returns the named version of a template that the actor may change, if the version allows the action.
-func (c *Control) versionNamed(ctx context.Context, a fleet.Actor, of TemplateVersion, act fleet.Action) (fleet.TemplateView, fleet.TemplateVersion, error) {
-	v, err := c.ownTemplate(ctx, a, of.TemplateID)
+func (c *Control) getTemplateVersion(ctx context.Context, a fleet.Actor, of TemplateVersion, act fleet.Action) (fleet.TemplateView, fleet.TemplateVersion, error) {
+	v, err := c.getChangeableTemplate(ctx, a, of.TemplateID)
 	if err != nil {
 		return v, fleet.TemplateVersion{}, err
 	}
@@ -133,7 +133,7 @@ func (c *Control) versionNamed(ctx context.Context, a fleet.Actor, of TemplateVe
 
 // ownCopies returns the copies of images made for the version, or for any version if version is empty, and the ids of
 // their image versions.
-func (c *Control) ownCopies(ctx context.Context, v fleet.TemplateView, version fleet.TemplateVersionID) (query.Copies, []string, error) {
+func (c *Control) copiesOwnedBy(ctx context.Context, v fleet.TemplateView, version fleet.TemplateVersionID) (query.Copies, []string, error) {
 	var out query.Copies
 	ids := []string{}
 	images := map[fleet.ImageID]query.Copies{}

@@ -16,7 +16,7 @@ import (
 )
 
 // OfVM is the source of a template version.
-type OfVM struct {
+type TemplateSource struct {
 	VMID     fleet.VMID `json:"vmId" doc:"The source VM; the template belongs to its project"`
 	OfImages bool       `json:"ofImages,omitempty" doc:"Use the library images from which the VM's disks were made, not copies of the disks. The VM may then be running"`
 	Note     string     `json:"note,omitempty" doc:"A note about the version"`
@@ -27,7 +27,7 @@ type NewTemplate struct {
 	Name        string        `json:"name"`
 	Description string        `json:"description,omitempty"`
 	OS          fleet.OSFacts `json:"os,omitzero"`
-	OfVM
+	TemplateSource
 }
 
 // EditTemplate is the input of Control.EditTemplate. nil fields do not change.
@@ -52,7 +52,7 @@ func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate
 		return "", fleet.Task{}, err
 	}
 	id := fleet.NewID[fleet.TemplateID]()
-	task, err := c.makeVersion(ctx, a, in.OfVM, func(q *db.Queries, vm fleet.VMView) (db.Template, error) {
+	task, err := c.createTemplateVersion(ctx, a, in.TemplateSource, func(q *db.Queries, vm fleet.VMView) (db.Template, error) {
 		n, err := q.CountProjectTemplates(ctx, string(vm.ProjectID))
 		switch {
 		case err != nil:
@@ -62,7 +62,7 @@ func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate
 		}
 		t := db.AddTemplateParams{ID: id, ProjectID: vm.ProjectID, Name: in.Name, Description: in.Description, Os: in.OS, CreatedBy: a.Name}
 		if err := q.AddTemplate(ctx, t); err != nil {
-			return db.Template{}, templateNameTaken(err, in.Name, vm.ProjectName)
+			return db.Template{}, templateNameTakenError(err, in.Name, vm.ProjectName)
 		}
 		if _, err := q.GrantTemplate(ctx, db.GrantTemplateParams{TemplateID: id, ProjectID: &vm.ProjectID, GrantedBy: a.Name}); err != nil {
 			return db.Template{}, err
@@ -76,8 +76,8 @@ func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate
 }
 
 // AddTemplateVersion adds a version to a template and makes it the newest. The VM must be in the template's project.
-func (c *Control) AddTemplateVersion(ctx context.Context, a fleet.Actor, id fleet.TemplateID, in OfVM) (fleet.Task, error) {
-	v, err := c.ownTemplate(ctx, a, id)
+func (c *Control) AddTemplateVersion(ctx context.Context, a fleet.Actor, id fleet.TemplateID, in TemplateSource) (fleet.Task, error) {
+	v, err := c.getChangeableTemplate(ctx, a, id)
 	if err != nil {
 		return fleet.Task{}, err
 	}
@@ -85,7 +85,7 @@ func (c *Control) AddTemplateVersion(ctx context.Context, a fleet.Actor, id flee
 	if in.check(&checks); checks.Err() != nil {
 		return fleet.Task{}, checks.Err()
 	}
-	return c.makeVersion(ctx, a, in, func(q *db.Queries, vm fleet.VMView) (db.Template, error) {
+	return c.createTemplateVersion(ctx, a, in, func(q *db.Queries, vm fleet.VMView) (db.Template, error) {
 		t, err := q.LockTemplate(ctx, id)
 		switch {
 		case err != nil:
@@ -97,7 +97,7 @@ func (c *Control) AddTemplateVersion(ctx context.Context, a fleet.Actor, id flee
 	})
 }
 
-func (in OfVM) check(c *fleet.Checks) {
+func (in TemplateSource) check(c *fleet.Checks) {
 	if in.VMID == "" {
 		c.Add("vmId", "Choose the source VM.")
 	}
@@ -108,7 +108,7 @@ func (in OfVM) check(c *fleet.Checks) {
 }
 
 // makeVersion adds a version of the VM to the template that first inserts or locks.
-func (c *Control) makeVersion(ctx context.Context, a fleet.Actor, in OfVM, first func(*db.Queries, fleet.VMView) (db.Template, error)) (task fleet.Task, err error) {
+func (c *Control) createTemplateVersion(ctx context.Context, a fleet.Actor, in TemplateSource, first func(*db.Queries, fleet.VMView) (db.Template, error)) (task fleet.Task, err error) {
 	was, err := c.GetVM(ctx, a, in.VMID)
 	if err != nil {
 		return task, err
@@ -146,7 +146,7 @@ func (c *Control) makeVersion(ctx context.Context, a fleet.Actor, in OfVM, first
 }
 
 // addTemplateVersion adds a version of a locked VM to a locked template.
-func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, in OfVM) (task fleet.Task, err error) {
+func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, in TemplateSource) (task fleet.Task, err error) {
 	versions, err := q.TemplateVersions(ctx, t.ID)
 	switch {
 	case err != nil:
@@ -158,10 +158,10 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 	if len(versions) > 0 {
 		number = int(versions[len(versions)-1].Number) + 1
 	}
-	bare := vm.Spec.Bare()
+	bare := vm.Spec.WithoutIdentity()
 	// Rules of other kinds name hosts or VMs, which do not apply to a new VM.
 	bare.Rules = slices.DeleteFunc(slices.Clone(bare.Rules), func(r fleet.PlacementRule) bool { return r.Of != fleet.RuleVMLabels })
-	spec, err := stored(ctx, q, vm.ProjectID, bare)
+	spec, err := specToStore(ctx, q, vm.ProjectID, bare)
 	if err != nil {
 		return task, err
 	}
@@ -210,7 +210,7 @@ func imagesOfDisks(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Templ
 	if err != nil {
 		return task, err
 	}
-	shot, err := newTemporary(ctx, q, vm)
+	shot, err := newTempSnapshot(ctx, q, vm)
 	if err != nil {
 		return task, err
 	}
@@ -230,10 +230,10 @@ func imagesOfDisks(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Templ
 			return task, err
 		}
 	}
-	if err := shot.queue(ctx, q, a, task.ID, t.Name); err != nil {
+	if err := shot.queueTakeJob(ctx, q, a, task.ID, t.Name); err != nil {
 		return task, err
 	}
-	return task, shot.await(ctx, q, task.ID)
+	return task, shot.makeCopiesWait(ctx, q, task.ID)
 }
 
 // roleDisk is the role of the job that makes the n-th disk.
@@ -242,27 +242,27 @@ func roleDisk(n int) string { return fmt.Sprintf("disk-%02d", n) }
 // copyForTemplate queues a copy of the VM's disk i as a version of the image. The copy reads from the snapshot shot, if
 // given. The job joins the given task, or a new task if that is empty.
 func copyForTemplate(
-	ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, i, number int, image fleet.ImageID, shot temporary, task fleet.Task,
+	ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, i, number int, image fleet.ImageID, shot tempSnapshot, task fleet.Task,
 ) (fleet.Task, fleet.ImageVersionID, error) {
 	disk := vm.Spec.Disks[i]
 	j, err := diskJob(ctx, q, vm, i, t.Name)
 	if err != nil {
 		return task, "", err
 	}
-	spec, err := sharedOf(ctx, q, disk.PoolID)
+	spec, err := poolSpec(ctx, q, disk.PoolID)
 	if err != nil {
 		return task, "", err
 	}
-	if !spec.Kind.Is().Files {
+	if !spec.Kind.Info().FilePool {
 		return task, "", fleet.Errorf(fleet.Conflict, "Disk %d is in a block pool, which cannot store images. Move the disk to a file pool first.", i+1)
 	}
 	j.ref.Volume = fleet.CopyName(fmt.Sprintf("%s disk %d", t.Name, i+1), number, "qcow2")
 	if j.ref.Volume, err = freeFile(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
 		return task, "", err
 	}
-	j.order.TakesBytes, j.order.Snapshot = vm.DiskBytes(disk), shot.of()
+	j.args.TakesBytes, j.args.Snapshot = vm.DiskBytes(disk), shot.ref()
 	if j.host, err = findHost(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
-		return task, "", hideHosts(a, err)
+		return task, "", withoutHostNames(a, err)
 	}
 	version, err := addVersion(ctx, q, a, image, fleet.ImageVersion{Source: fmt.Sprintf("disk %d of VM %s", i+1, vm.Name)})
 	if err != nil {
@@ -271,7 +271,7 @@ func copyForTemplate(
 	if err := addPendingCopy(ctx, q, a, version, j, spec.Shared); err != nil {
 		return task, "", err
 	}
-	subject, args := fleet.SubjectVolume(j.ref), fleet.JobArgs{Volume: &j.order}
+	subject, args := fleet.SubjectVolume(j.ref), fleet.JobArgs{Volume: &j.args}
 	if task.ID != "" {
 		return task, version, q.AddStep(ctx, db.AddStepParams{
 			ID: fleet.NewID[fleet.JobID](), TaskID: &task.ID, Role: roleDisk(i + 1), HostID: j.host.ID, Kind: j.kind, Subject: subject, Args: args,
@@ -291,7 +291,7 @@ func copyForTemplate(
 }
 
 // ownTemplate returns a template that the actor may change: as a member of its project or as an administrator.
-func (c *Control) ownTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID) (fleet.TemplateView, error) {
+func (c *Control) getChangeableTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID) (fleet.TemplateView, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.TemplateView{}, err
 	}
@@ -307,7 +307,7 @@ func (c *Control) ownTemplate(ctx context.Context, a fleet.Actor, id fleet.Templ
 
 // EditTemplate changes a template's name and description.
 func (c *Control) EditTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID, in EditTemplate) error {
-	v, err := c.ownTemplate(ctx, a, id)
+	v, err := c.getChangeableTemplate(ctx, a, id)
 	if err != nil {
 		return err
 	}
@@ -333,7 +333,7 @@ func (c *Control) EditTemplate(ctx context.Context, a fleet.Actor, id fleet.Temp
 			return err
 		}
 		if err := q.ChangeTemplate(ctx, db.ChangeTemplateParams{ID: id, Name: t.Name, Description: t.Description, Os: t.Os}); err != nil {
-			return templateNameTaken(err, t.Name, v.ProjectName)
+			return templateNameTakenError(err, t.Name, v.ProjectName)
 		}
 		if err := q.RenameTemplateImages(ctx, db.RenameTemplateImagesParams{TemplateID: &id, Name: t.Name, Os: t.Os}); err != nil {
 			return err
@@ -388,7 +388,7 @@ func (c *Control) setTemplateGrant(ctx context.Context, a fleet.Actor, id fleet.
 	})
 }
 
-func templateNameTaken(err error, name, project string) error {
+func templateNameTakenError(err error, name, project string) error {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.ConstraintName == "template_name_taken" {
 		text := fmt.Sprintf("A template named %q exists in %s already. Add a version to it, or choose another name.", name, project)
 		return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}

@@ -29,7 +29,7 @@ func (s *libraryFixture) stoppedVM(name string, disks ...fleet.Disk) fleet.VMVie
 func (s *libraryFixture) finishCreation(vm fleet.VMView) {
 	s.t.Helper()
 	for _, w := range s.work(vm.HostID, fleet.VMApply) {
-		s.stop(vm.HostID, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+		s.finishWith(vm.HostID, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	}
 }
 
@@ -45,7 +45,7 @@ func (s *libraryFixture) template(a fleet.Actor, id fleet.TemplateID) fleet.Temp
 // newTemplate returns a template of the VM with complete images.
 func (s *libraryFixture) newTemplate(name string, vm fleet.VMView) fleet.TemplateView {
 	s.t.Helper()
-	id, _, err := s.AddTemplate(s.t.Context(), s.member, control.NewTemplate{Name: name, OfVM: control.OfVM{VMID: vm.ID}})
+	id, _, err := s.AddTemplate(s.t.Context(), s.member, control.NewTemplate{Name: name, TemplateSource: control.TemplateSource{VMID: vm.ID}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -66,13 +66,13 @@ func (s *libraryFixture) finishCopies(host fleet.HostID, sum string) {
 func TestMembersCreateTemplates(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
-	id, task, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web base", OS: fleet.OSFacts{Family: "linux"}, OfVM: control.OfVM{VMID: vm.ID, Note: "with nginx"}})
+	id, task, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web base", OS: fleet.OSFacts{Family: "linux"}, TemplateSource: control.TemplateSource{VMID: vm.ID, Note: "with nginx"}})
 	if err != nil || task.ProjectID != s.red || task.HostName != "" {
 		t.Fatalf("%+v %v", task, err)
 	}
 	s.audited("template.create")
 	v := s.template(s.member, id)
-	if why := v.Versions[0].Unready(); !strings.Contains(why, "is still being created.") || v.ProjectID != s.red || v.Published() != "red" {
+	if why := v.Versions[0].WhyUnusable(); !strings.Contains(why, "is still being created.") || v.ProjectID != s.red || v.Published() != "red" {
 		t.Errorf("%q %+v", why, v)
 	}
 	works := s.work(s.h1, fleet.VolumeCopy)
@@ -88,7 +88,7 @@ func TestMembersCreateTemplates(t *testing.T) {
 	}
 	v = s.template(s.member, id)
 	x := v.Versions[0]
-	if x.Unready() != "" || x.Number != 1 || x.Note != "with nginx" || x.Spec.Power != "" || x.Spec.Disks[0].Volume != "" || x.Spec.Disks[0].ImageID == "" || !x.Disks[1].Own || x.Disks[0].Where != nil {
+	if x.WhyUnusable() != "" || x.Number != 1 || x.Note != "with nginx" || x.Spec.Power != "" || x.Spec.Disks[0].Volume != "" || x.Spec.Disks[0].ImageID == "" || !x.Disks[1].Own || x.Disks[0].Where != nil {
 		t.Errorf("%+v", x)
 	}
 	image := s.image(chief, x.Spec.Disks[0].ImageID)
@@ -100,7 +100,7 @@ func TestMembersCreateTemplates(t *testing.T) {
 	}
 
 	// A second version uses the same images. The images have the template's name.
-	if _, err := s.AddTemplateVersion(t.Context(), s.member, id, control.OfVM{VMID: vm.ID}); err != nil {
+	if _, err := s.AddTemplateVersion(t.Context(), s.member, id, control.TemplateSource{VMID: vm.ID}); err != nil {
 		t.Fatal(err)
 	}
 	s.finishCopies(s.h1, strings.Repeat("1", 64))
@@ -125,7 +125,7 @@ func TestTemplatesUsableOnlyByGrantedProjects(t *testing.T) {
 	of := control.TemplateVersion{TemplateID: v.ID, VersionID: v.Versions[0].ID}
 	use := func(a fleet.Actor, project fleet.ProjectID, name string) func() error {
 		return func() error {
-			_, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: project, Name: name, From: &control.From{TemplateID: v.ID}})
+			_, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: project, Name: name, From: &control.VMSource{TemplateID: v.ID}})
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func TestTemplatesUsableOnlyByGrantedProjects(t *testing.T) {
 	}
 	version := func(a fleet.Actor, vm fleet.VMID) func() error {
 		return func() error {
-			_, err := s.AddTemplateVersion(t.Context(), a, v.ID, control.OfVM{VMID: vm})
+			_, err := s.AddTemplateVersion(t.Context(), a, v.ID, control.TemplateSource{VMID: vm})
 			return err
 		}
 	}
@@ -174,7 +174,7 @@ func TestTemplatesUsableOnlyByGrantedProjects(t *testing.T) {
 		{"a viewer deprecates a version", fleet.Forbidden, "do not have permission", func() error { return s.DeprecateTemplateVersion(t.Context(), s.viewer, of, true) }},
 		{"a stranger deletes a version", fleet.NotFound, "no such template", func() error { _, err := s.DeleteTemplateVersion(t.Context(), s.stranger, of, "Web"); return err }},
 		{"a template of another project's VM", fleet.NotFound, "no such VM", func() error {
-			_, _, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Theirs", OfVM: control.OfVM{VMID: alien.ID}})
+			_, _, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Theirs", TemplateSource: control.TemplateSource{VMID: alien.ID}})
 			return err
 		}},
 		{"its image alone is published", fleet.Conflict, "belongs to a template", func() error {
@@ -223,26 +223,26 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 	ask := func(in control.NewTemplate) func() error {
 		return func() error { _, _, err := s.AddTemplate(t.Context(), s.member, in); return err }
 	}
-	of := control.OfVM{VMID: vm.ID}
+	of := control.TemplateSource{VMID: vm.ID}
 	for _, c := range []struct {
 		name string
 		code fleet.Code
 		says string
 		in   control.NewTemplate
 	}{
-		{"no name", fleet.Invalid, "The name of the template", control.NewTemplate{OfVM: of}},
-		{"two lines", fleet.Invalid, "one line", control.NewTemplate{Name: "a\nb", OfVM: of}},
-		{"spaces around", fleet.Invalid, "one line", control.NewTemplate{Name: " a", OfVM: of}},
-		{"NUL", fleet.Invalid, "The name of the template", control.NewTemplate{Name: "a\x00", OfVM: of}},
-		{"no UTF-8", fleet.Invalid, "The name of the template", control.NewTemplate{Name: "a\xff", OfVM: of}},
-		{"text turned round", fleet.Invalid, "invisible characters", control.NewTemplate{Name: "a\u202eb", OfVM: of}},
-		{"too long", fleet.Invalid, "200 bytes", control.NewTemplate{Name: strings.Repeat("a", 201), OfVM: of}},
-		{"a long description", fleet.Invalid, "description", control.NewTemplate{Name: "A", Description: strings.Repeat("a", 5000), OfVM: of}},
-		{"no family", fleet.Invalid, "family", control.NewTemplate{Name: "A", OS: fleet.OSFacts{Family: "plan9"}, OfVM: of}},
-		{"a long note", fleet.Invalid, "500 bytes", control.NewTemplate{Name: "A", OfVM: control.OfVM{VMID: vm.ID, Note: strings.Repeat("a", 501)}}},
+		{"no name", fleet.Invalid, "The name of the template", control.NewTemplate{TemplateSource: of}},
+		{"two lines", fleet.Invalid, "one line", control.NewTemplate{Name: "a\nb", TemplateSource: of}},
+		{"spaces around", fleet.Invalid, "one line", control.NewTemplate{Name: " a", TemplateSource: of}},
+		{"NUL", fleet.Invalid, "The name of the template", control.NewTemplate{Name: "a\x00", TemplateSource: of}},
+		{"no UTF-8", fleet.Invalid, "The name of the template", control.NewTemplate{Name: "a\xff", TemplateSource: of}},
+		{"text turned round", fleet.Invalid, "invisible characters", control.NewTemplate{Name: "a\u202eb", TemplateSource: of}},
+		{"too long", fleet.Invalid, "200 bytes", control.NewTemplate{Name: strings.Repeat("a", 201), TemplateSource: of}},
+		{"a long description", fleet.Invalid, "description", control.NewTemplate{Name: "A", Description: strings.Repeat("a", 5000), TemplateSource: of}},
+		{"no family", fleet.Invalid, "family", control.NewTemplate{Name: "A", OS: fleet.OSFacts{Family: "plan9"}, TemplateSource: of}},
+		{"a long note", fleet.Invalid, "500 bytes", control.NewTemplate{Name: "A", TemplateSource: control.TemplateSource{VMID: vm.ID, Note: strings.Repeat("a", 501)}}},
 		{"no VM", fleet.Invalid, "Choose the VM", control.NewTemplate{Name: "A"}},
-		{"no id", fleet.NotFound, "no such VM", control.NewTemplate{Name: "A", OfVM: control.OfVM{VMID: "'; DROP TABLE vms"}}},
-		{"of images that there are not", fleet.Conflict, "was not created from a library image.", control.NewTemplate{Name: "A", OfVM: control.OfVM{VMID: vm.ID, OfImages: true}}},
+		{"no id", fleet.NotFound, "no such VM", control.NewTemplate{Name: "A", TemplateSource: control.TemplateSource{VMID: "'; DROP TABLE vms"}}},
+		{"of images that there are not", fleet.Conflict, "was not created from a library image.", control.NewTemplate{Name: "A", TemplateSource: control.TemplateSource{VMID: vm.ID, OfImages: true}}},
 	} {
 		s.wantRefused(c.name, c.code, c.says, ask(c.in))
 	}
@@ -251,19 +251,19 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 		`{"power":"stopped","drift":[{"field":"disks","applied":"a","actual":"b"}]}`: "disks were changed on the host",
 	} {
 		s.exec(`UPDATE vms SET status = $2 WHERE id = $1`, vm.ID, status)
-		s.wantRefused(status, fleet.Conflict, says, ask(control.NewTemplate{Name: "A", OfVM: of}))
+		s.wantRefused(status, fleet.Conflict, says, ask(control.NewTemplate{Name: "A", TemplateSource: of}))
 	}
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	s.wantRefused("its host is offline", fleet.Conflict, "offline", ask(control.NewTemplate{Name: "A", OfVM: of}))
+	s.wantRefused("its host is offline", fleet.Conflict, "offline", ask(control.NewTemplate{Name: "A", TemplateSource: of}))
 	s.markOnline()
-	if err := ask(control.NewTemplate{Name: "A", OfVM: of})(); err != nil {
+	if err := ask(control.NewTemplate{Name: "A", TemplateSource: of})(); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("its name again", fleet.Conflict, "exists in red already", ask(control.NewTemplate{Name: "A", OfVM: of}))
-	s.wantRefused("while its disk is read", fleet.Conflict, "in use", ask(control.NewTemplate{Name: "B", OfVM: of}))
+	s.wantRefused("its name again", fleet.Conflict, "exists in red already", ask(control.NewTemplate{Name: "A", TemplateSource: of}))
+	s.wantRefused("while its disk is read", fleet.Conflict, "in use", ask(control.NewTemplate{Name: "B", TemplateSource: of}))
 	s.exec(`INSERT INTO templates (id, project_id, name, created_by) SELECT 'id-' || n, $1, 'n' || n, 'mia' FROM generate_series(1, $2::integer) n`, s.red, fleet.MaxProjectTemplates)
-	s.wantRefused("more than a project may have", fleet.Conflict, "which is the maximum", ask(control.NewTemplate{Name: "Last", OfVM: of}))
+	s.wantRefused("more than a project may have", fleet.Conflict, "which is the maximum", ask(control.NewTemplate{Name: "Last", TemplateSource: of}))
 }
 
 // A template of existing images is ready at once, even if its VM is running. The images do not belong to the template
@@ -277,12 +277,12 @@ func TestTemplateOfExistingImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.exec(`UPDATE vms SET status = '{"power":"running"}', observed_generation = 1 WHERE id = $1`, vm.ID)
-	id, task, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web", OfVM: control.OfVM{VMID: vm.ID, OfImages: true}})
+	id, task, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web", TemplateSource: control.TemplateSource{VMID: vm.ID, OfImages: true}})
 	if err != nil || task.ID != "" {
 		t.Fatalf("%+v %v", task, err)
 	}
 	v := s.template(s.member, id)
-	if x := v.Versions[0]; x.Unready() != "" || x.Disks[0].Own || x.Spec.Disks[0].VersionID != version || x.VMs[0].Name != "web" {
+	if x := v.Versions[0]; x.WhyUnusable() != "" || x.Disks[0].Own || x.Spec.Disks[0].VersionID != version || x.VMs[0].Name != "web" {
 		t.Errorf("%+v", x)
 	}
 	s.wantRefused("deleted, while linked clones are backed by the image", fleet.Conflict, "VM web", func() error { _, err := s.DeleteTemplate(t.Context(), s.member, id, "Web"); return err })

@@ -17,7 +17,7 @@ import (
 )
 
 // lists requests a page of each list with the query and returns the errors by list.
-func (s *projectFixture) lists(q fleet.Query) map[string]error {
+func (s *projectFixture) listErrors(q fleet.Query) map[string]error {
 	out := map[string]error{}
 	add := func(name string, _ any, err error) { out[name] = err }
 	ctx := s.t.Context()
@@ -57,7 +57,7 @@ func TestForgedCursorsRefused(t *testing.T) {
 	texts := []string{"!", "e30", "bnVsbA", base64.RawURLEncoding.EncodeToString([]byte(`["name","\ud800","x"]`)), base64.RawURLEncoding.EncodeToString([]byte("[\"name\",\"\xff\",\"x\"]"))}
 	tried := 0
 	try := func(q fleet.Query) {
-		for list, err := range s.lists(q) {
+		for list, err := range s.listErrors(q) {
 			tried++
 			if code := fleet.CodeOf(err); err != nil && code != fleet.Malformed && code != fleet.Invalid {
 				t.Errorf("%s by %q after %q: %v", list, q.Sort, q.After+q.Before, err)
@@ -184,7 +184,7 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 		add("vm", vm, err)
 		vms, err := s.ListVMs(ctx, a, fleet.Query{})
 		add("vms", vms, err)
-		history, err := s.VMEvents(ctx, a, v.ID)
+		history, err := s.VMHistory(ctx, a, v.ID)
 		add("events", history, err)
 		tasks, err := s.ListTasks(ctx, a, fleet.Query{})
 		add("tasks", tasks, err)

@@ -59,7 +59,7 @@ func TestTokenLastUseUpdatedOncePerMinute(t *testing.T) {
 		if _, err := h.ActorOfToken(t.Context(), anonymous, token.Secret); err != nil {
 			t.Fatal(err)
 		}
-		list, err := query.Every(t.Context(), chief, fleet.Query{}, h.ListTokens)
+		list, err := query.ReadAllPages(t.Context(), chief, fleet.Query{}, h.ListTokens)
 		if err != nil || len(list) != 1 || list[0].Secret != "" || list[0].LastUsedAt == nil {
 			t.Fatalf("%+v, %v", list, err)
 		}
@@ -82,7 +82,7 @@ func TestTokensVisibleOnlyToOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list, err := query.Every(t.Context(), chief, fleet.Query{}, h.ListTokens); err != nil || len(list) != 0 {
+	if list, err := query.ReadAllPages(t.Context(), chief, fleet.Query{}, h.ListTokens); err != nil || len(list) != 0 {
 		t.Errorf("another's list: %v, %v", list, err)
 	}
 	wantCode(t, h.DeleteToken(t.Context(), chief, token.ID), fleet.NotFound)

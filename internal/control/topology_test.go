@@ -19,7 +19,7 @@ func (s *projectFixture) onLAN(name string, n fleet.NetworkID) fleet.VMView {
 func TestTopologyListsHostsNetworksAndVMs(t *testing.T) {
 	s := newProjectFixture(t)
 	ctx := t.Context()
-	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
+	lan := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"bridge":"qx-lan","forward":"nat"}`)
 	s.setNetworkStatus(lan.ID, s.h2, `{"active":false,"error":"no dnsmasq"}`)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,nics}', '[{"name":"eth0","kind":"physical","up":true,"master":"qx-lan"},{"name":"qx-lan","kind":"bridge","up":true}]') WHERE id = $1`, s.h1)
@@ -38,10 +38,10 @@ func TestTopologyListsHostsNetworksAndVMs(t *testing.T) {
 	if err != nil || len(n.Hosts) != 2 || n.Hosts[0].HostID != s.h2 || n.Hosts[0].State != fleet.NetworkFailed || len(n.VMs) != 1 || n.MoreHosts != 0 {
 		t.Errorf("the network: %+v %v", n, err)
 	}
-	if d := n.Devices[s.h1]; len(d.NICs) != 2 || !d.Looked || d.NICs[0].Master != "qx-lan" {
+	if d := n.Devices[s.h1]; len(d.NICs) != 2 || !d.Current || d.NICs[0].Master != "qx-lan" {
 		t.Errorf("its devices on h1: %+v", d)
 	}
-	if d := n.Devices[s.h2]; len(d.NICs) != 0 || d.Looked {
+	if d := n.Devices[s.h2]; len(d.NICs) != 0 || d.Current {
 		t.Errorf("devices on h2, which reported none: %+v", d)
 	}
 	g, err := s.NetworkGrid(ctx, chief, fleet.Query{}, fleet.Query{})
@@ -62,7 +62,7 @@ func TestTopologyListsHostsNetworksAndVMs(t *testing.T) {
 // Members see a network with their own VMs, without hosts, host devices or other projects' VMs.
 func TestTenantTopologyHidesHosts(t *testing.T) {
 	s := newProjectFixture(t)
-	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
+	lan := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"bridge":"qx-lan","forward":"nat"}`)
 	mine := s.onLAN("web", lan.ID)
 	theirs := s.onLAN("theirs", lan.ID)
@@ -81,7 +81,7 @@ func TestTenantTopologyHidesHosts(t *testing.T) {
 // A topology has a limited number of VMs, among them those that need attention.
 func TestTopologyIsLimited(t *testing.T) {
 	s := newProjectFixture(t)
-	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
+	lan := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)
 	v := s.onLAN("web", lan.ID)
 	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, generation, observed_generation, status)
 		SELECT overlay(id placing lpad(n::text, 4, '0') from 33), project_id, host_id, 'vm-' || lpad(n::text, 4, '0'),

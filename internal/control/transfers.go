@@ -18,7 +18,7 @@ const (
 )
 
 // route is the route of a file from one host to another; the zero value: no transfer is needed.
-type route struct {
+type transferRoute struct {
 	id       fleet.TransferID
 	from, to query.HostRef
 	source   fleet.Volref
@@ -27,26 +27,26 @@ type route struct {
 }
 
 // transferOf returns the route for an image copy; the zero value if the destination host reads the source file itself.
-func transferOf(o *copyImage) route {
+func routeOf(o *imageCopyRequest) transferRoute {
 	if o.from.ID == "" {
-		return route{}
+		return transferRoute{}
 	}
-	return route{id: fleet.NewID[fleet.TransferID](), from: o.from, to: o.host, source: o.source.Ref(), checksum: o.checksum()}
+	return transferRoute{id: fleet.NewID[fleet.TransferID](), from: o.from, to: o.host, source: o.source.Ref(), checksum: o.checksum()}
 }
 
 // received turns a volume job into the job of the receiving host.
-func (b route) received(j *volumeJob) {
+func (b transferRoute) markReceiver(j *volumeJob) {
 	if b.id != "" {
-		j.order.Transfer = &fleet.TransferOrder{ID: b.id, Peer: b.from.ID, PeerName: b.from.Name, RateBytes: b.rate}
+		j.args.Transfer = &fleet.TransferParams{ID: b.id, Peer: b.from.ID, PeerName: b.from.Name, RateBytes: b.rate}
 	}
 }
 
 // send adds the sender's job to the receiver's task, and makes the receiver's job name the sender's job as a step.
-func (b route) send(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) error {
+func (b transferRoute) addSender(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) error {
 	if b.id == "" {
 		return nil
 	}
-	sender, err := b.sendWith(ctx, q, task, receiver, to)
+	sender, err := b.addSenderJob(ctx, q, task, receiver, to)
 	if err != nil {
 		return err
 	}
@@ -55,14 +55,14 @@ func (b route) send(ctx context.Context, q *db.Queries, task fleet.TaskID, recei
 
 // sendWith adds the sender's job to the receiver's task. The job's subject is the destination volume, so other jobs can
 // still read the source volume.
-func (b route) sendWith(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) (fleet.JobID, error) {
+func (b transferRoute) addSenderJob(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) (fleet.JobID, error) {
 	if err := checkTransferLimit(ctx, q, b.from.ID, b.to.ID); err != nil {
 		return "", err
 	}
 	sender := fleet.NewID[fleet.JobID]()
-	order := fleet.VolumeOrder{
+	order := fleet.VolumeParams{
 		Source: b.source.Volume, SourcePool: b.source.PoolID, Checksum: b.checksum,
-		Transfer: &fleet.TransferOrder{ID: b.id, Peer: b.to.ID, PeerName: b.to.Name, RateBytes: b.rate},
+		Transfer: &fleet.TransferParams{ID: b.id, Peer: b.to.ID, PeerName: b.to.Name, RateBytes: b.rate},
 	}
 	err := q.AddStep(ctx, db.AddStepParams{
 		ID: sender, TaskID: &task, Role: roleSend, HostID: b.from.ID, Kind: fleet.VolumeSend, Subject: fleet.SubjectVolume(to), Args: fleet.JobArgs{Volume: &order},

@@ -70,7 +70,7 @@ func TestImageSentBetweenHosts(t *testing.T) {
 	if got := s.meet(s.h2, in, way.ID, wire.Meet{Ticket: ticket, Listens: []string{"192.0.2.7:4000"}}); got.Ticket != ticket {
 		t.Errorf("the receiver hears %+v", got)
 	}
-	if got := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket}); got.Online != ticket || !slices.Equal(got.Listens, []string{"192.0.2.7:4000"}) || got.Peer != s.h2 || got.KeyHash != strings.Repeat("22", 32) || got.Pair != "" {
+	if got := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket}); got.Online != ticket || !slices.Equal(got.Listens, []string{"192.0.2.7:4000"}) || got.Peer != s.h2 || got.KeyHash != strings.Repeat("22", 32) || got.RelayID != "" {
 		t.Errorf("the sender hears %+v", got)
 	}
 	other := s.host("h3", 1024)
@@ -90,26 +90,26 @@ func TestImageSentBetweenHosts(t *testing.T) {
 
 	// If the hosts cannot connect to each other, they use the portal's relay, and no other actor can.
 	at := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true})
-	if again := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true}); at.Pair == "" || at.Paired != ticket || again.Pair != at.Pair {
+	if again := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true}); at.RelayID == "" || at.RelayTicket != ticket || again.RelayID != at.RelayID {
 		t.Errorf("to meet at %+v, then %+v", at, again)
 	}
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		if end, err := s.JoinPair(t.Context(), s.agents[h], at.Pair); err != nil || end.ID() != at.Pair {
+		if end, err := s.JoinPair(t.Context(), s.agents[h], at.RelayID); err != nil || end.ID() != at.RelayID {
 			t.Errorf("%v", err)
 		}
 	}
-	s.wantRefused("another host at the relay", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), stranger, at.Pair); return err })
+	s.wantRefused("another host at the relay", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), stranger, at.RelayID); return err })
 	s.exec(`UPDATE transfers SET paired_at = now() - interval '31 seconds'`)
-	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), s.agents[s.h1], at.Pair); return err })
-	if new := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: next, Relay: true}); new.Pair == at.Pair || new.Paired != next {
+	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), s.agents[s.h1], at.RelayID); return err })
+	if new := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: next, Relay: true}); new.RelayID == at.RelayID || new.RelayTicket != next {
 		t.Errorf("another ticket meets at %+v", new)
 	}
 
 	s.finishVolume(s.h2, in, `{"sha256":"`+digest+`"}`)
-	if got := s.meet(s.h1, out, way.ID, wire.Meet{}); !got.Received || got.Over != "" {
+	if got := s.meet(s.h1, out, way.ID, wire.Meet{}); !got.Received || got.PeerError != "" {
 		t.Errorf("in the end the sender hears %+v", got)
 	}
-	s.stop(s.h1, out, wire.Finish{Outcome: wire.Done})
+	s.finishWith(s.h1, out, wire.Finish{Outcome: wire.Done})
 	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobDone {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -153,7 +153,7 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 		if err != nil || !strings.Contains(answer.Stop, "Cancelled by") {
 			t.Errorf("%+v %v", answer, err)
 		}
-		s.stop(h, w, wire.Finish{Outcome: wire.Cancelled, Error: answer.Stop})
+		s.finishWith(h, w, wire.Finish{Outcome: wire.Cancelled, Error: answer.Stop})
 	}
 	if got := state(task); got != fleet.JobCancelled {
 		t.Errorf("it is %s", got)
@@ -162,17 +162,17 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 	// A failure of one host's job ends the other job: a queued job at once, a running job at its next request.
 	task = ask()
 	in = s.onlyJob(s.h2, fleet.VolumeReceive)
-	s.stop(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
+	s.finishWith(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
 	if got := state(task); got != fleet.JobFailed || len(s.work(s.h1, fleet.VolumeSend)) != 0 {
 		t.Errorf("it is %s", got)
 	}
 	task = ask()
 	in, out = s.onlyJob(s.h2, fleet.VolumeReceive), s.onlyJob(s.h1, fleet.VolumeSend)
-	s.stop(s.h1, out, wire.Finish{Outcome: wire.Failed, Error: "Input/output error"})
-	if got := s.meet(s.h2, in, in.Args.Volume.Transfer.ID, wire.Meet{}); !strings.Contains(got.Over, "Input/output") || got.Received {
+	s.finishWith(s.h1, out, wire.Finish{Outcome: wire.Failed, Error: "Input/output error"})
+	if got := s.meet(s.h2, in, in.Args.Volume.Transfer.ID, wire.Meet{}); !strings.Contains(got.PeerError, "Input/output") || got.Received {
 		t.Errorf("the receiver hears %+v", got)
 	}
-	s.stop(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "The part of h1 did not end well"})
+	s.finishWith(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "The part of h1 did not end well"})
 	if got := state(task); got != fleet.JobFailed {
 		t.Errorf("it is %s", got)
 	}
@@ -204,8 +204,8 @@ func TestMissingImageIsSentBeforeVM(t *testing.T) {
 		t.Error("they are two transfers")
 	}
 	s.finishVolume(s.h2, w, `{"sha256":"`+digest+`"}`)
-	s.stop(s.h1, out, wire.Finish{Outcome: wire.Done})
-	s.stop(s.h2, s.onlyJob(s.h2, fleet.VMApply), wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+	s.finishWith(s.h1, out, wire.Finish{Outcome: wire.Done})
+	s.finishWith(s.h2, s.onlyJob(s.h2, fleet.VMApply), wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	if got := one[string](&rig{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(far.ID)); got != "done" {
 		t.Errorf("the VM's task is %s", got)
 	}

@@ -18,7 +18,7 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 	for name, spec := range map[string]fleet.NetworkSpec{
 		"switched": {Mode: fleet.NetworkOVS, Bridge: "ovs0"}, "straight": {Mode: fleet.NetworkMacvtap, Device: "eth5"}, "fast": {Mode: fleet.NetworkSRIOV, Device: "eth4"},
 	} {
-		n := s.define(name, spec, s.h1)
+		n := s.defineNetwork(name, spec, s.h1)
 		s.setNetworkStatus(n.ID, s.h1, `{"active":true,"nics":{"total":9,"used":0}}`)
 		s.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, n.ID, s.red)
 		create := func(vm string, nic fleet.NIC) (fleet.VMView, error) {
@@ -32,7 +32,7 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 		s.wantRefused(name+": a security group", fleet.Invalid, "Hosts cannot filter the traffic of a NIC on "+name+", so a security group would protect nothing there.", func() error { _, err := create("-a", grouped); return err })
 		s.wantRefused(name+": anti-spoofing", fleet.Invalid, "so anti-spoofing would protect nothing there.", func() error { _, err := create("-a", guarded); return err })
 		v, err := create("-b", on)
-		if err != nil || v.Spec.NICs[0].Guarded() {
+		if err != nil || v.Spec.NICs[0].HasAntiSpoofing() {
 			t.Fatalf("%s: a member's NIC: %+v %v", name, v.Spec.NICs, err)
 		}
 		move := func(v fleet.VMView, to fleet.NetworkView, guard *bool) (fleet.VMView, error) {
@@ -42,18 +42,18 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 			return out, err
 		}
 		s.wantRefused(name+": out of there without a guard", fleet.Invalid, "Only those who may change infrastructure may turn anti-spoofing off", func() error { _, err := move(v, lan, &no); return err })
-		if v, err = move(v, lan, nil); err != nil || !v.Spec.NICs[0].Guarded() {
+		if v, err = move(v, lan, nil); err != nil || !v.Spec.NICs[0].HasAntiSpoofing() {
 			t.Errorf("%s: a NIC moved off the network: %+v %v", name, v.Spec.NICs, err)
 		}
-		if v, err = move(v, n, &yes); err != nil || v.Spec.NICs[0].Guarded() {
+		if v, err = move(v, n, &yes); err != nil || v.Spec.NICs[0].HasAntiSpoofing() {
 			t.Errorf("%s: a NIC with anti-spoofing moved to the network by a form: %+v %v", name, v.Spec.NICs, err)
 		}
 		// Settings stored by an older release stay until changed, and do not block edits.
 		s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, v.ID)
-		if v, err = move(v, n, nil); err != nil || !v.Spec.NICs[0].Guarded() {
+		if v, err = move(v, n, nil); err != nil || !v.Spec.NICs[0].HasAntiSpoofing() {
 			t.Errorf("%s: an edit of another field: %+v %v", name, v.Spec.NICs, err)
 		}
-		if v, err = move(v, n, &no); err != nil || v.Spec.NICs[0].Guarded() {
+		if v, err = move(v, n, &no); err != nil || v.Spec.NICs[0].HasAntiSpoofing() {
 			t.Errorf("%s: taken off: %+v %v", name, v.Spec.NICs, err)
 		}
 	}

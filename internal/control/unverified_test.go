@@ -11,7 +11,7 @@ import (
 // An unverified or modified copy is verified before a VM is created from it. A copy with other bytes is not used.
 func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	s := newLibraryFixture(t)
-	id := s.start("Debian 12").ID
+	id := s.catalogEntry("Debian 12").ID
 	lay := func(more string) {
 		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', '[]') WHERE pool_id = $1`, s.nfs)
 		s.addVolume(s.nfs, s.h1, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576`+more+`}`)
@@ -24,7 +24,7 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	s.exec(`INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ($1, $2, 'golden.qcow2', 'ann')`, version, s.nfs)
 	s.exec(`INSERT INTO image_grants (image_id, granted_by) VALUES ($1, 'ann')`, image)
 	newest := func() fleet.ImageVersion { return *s.image(s.member, image).Newest() }
-	if x := newest(); !x.Offered || x.Verified {
+	if x := newest(); !x.Usable || x.Verified {
 		t.Fatalf("%+v", x)
 	}
 
@@ -51,7 +51,7 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 
 	// The modified file is verified against the image's known checksum, and has other bytes.
 	lay("")
-	if x := newest(); x.Verified || !x.Offered {
+	if x := newest(); x.Verified || !x.Usable {
 		t.Errorf("touched: %+v", x)
 	}
 	vm, err := s.createFromImage(s.member, s.red, "third", disk)
@@ -63,14 +63,14 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 		t.Fatalf("%+v", works)
 	}
 	lay(`,"sha256":"` + strings.Repeat("9", 64) + `"`)
-	s.stop(s.h1, works[0], wire.Finish{Outcome: wire.Failed, Error: "The volume golden.qcow2 has other bytes than the image."})
+	s.finishWith(s.h1, works[0], wire.Finish{Outcome: wire.Failed, Error: "The volume golden.qcow2 has other bytes than the image."})
 	if len(s.work(s.h1, fleet.VMApply)) != 0 {
 		t.Error("a VM is made of other bytes")
 	}
 	if said := one[string](&rig{t: t, pool: s.pool}, `SELECT state || ': ' || error FROM jobs WHERE kind = 'vm.apply' AND subject = $1`, fleet.SubjectVM(vm.ID)); !strings.HasPrefix(said, "failed: The image could not be verified") || !strings.Contains(said, "other bytes") {
 		t.Errorf("its job: %s", said)
 	}
-	if x := newest(); x.Offered {
+	if x := newest(); x.Usable {
 		t.Errorf("other bytes are offered: %+v", x)
 	}
 	s.wantRefused("another VM from the changed image", fleet.Invalid, "", func() error { _, err := s.createFromImage(s.member, s.red, "fourth", disk); return err })

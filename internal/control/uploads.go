@@ -55,15 +55,15 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	if digest != "" {
 		in.Checksum = algorithm + ":" + digest
 	}
-	if same, err := c.sameUpload(ctx, a, pool, in); err != nil || same.ID != "" {
+	if same, err := c.findSameUpload(ctx, a, pool, in); err != nil || same.ID != "" {
 		return same, err
 	}
 	id := fleet.NewID[fleet.UploadID]()
-	order := fleet.VolumeOrder{Upload: id, SizeBytes: in.SizeBytes, Checksum: in.Checksum, TakesBytes: in.SizeBytes}
+	order := fleet.VolumeParams{Upload: id, SizeBytes: in.SizeBytes, Checksum: in.Checksum, TakesBytes: in.SizeBytes}
 	var host fleet.HostID
-	_, err := c.orderVolumeThen(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+	_, err := c.queueVolumeJobAnd(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		ref := fleet.Volref{PoolID: pool, Volume: in.Name}
-		j := volumeJob{kind: fleet.VolumeUpload, ref: ref, order: order, detail: fleet.Bytes(in.SizeBytes)}
+		j := volumeJob{kind: fleet.VolumeUpload, ref: ref, args: order, detail: fleet.Bytes(in.SizeBytes)}
 		j, err := newVolumeOn(ctx, q, a, j, in.HostID, true) // the host checks free space
 		host = j.host.ID
 		return j, err
@@ -87,7 +87,7 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 }
 
 // sameUpload returns the person's unfinished upload of the same file to the same destination; zero value: none.
-func (c *Control) sameUpload(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewUpload) (fleet.Upload, error) {
+func (c *Control) findSameUpload(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewUpload) (fleet.Upload, error) {
 	if in.File == "" {
 		return fleet.Upload{}, nil
 	}
@@ -101,8 +101,8 @@ func (c *Control) sameUpload(ctx context.Context, a fleet.Actor, pool fleet.Pool
 }
 
 func uploadOf(u db.Upload, host string, state fleet.JobState, progress int32, note, errText string) fleet.Upload {
-	ends := u.HeardAt.Add(fleet.UploadPatience)
-	if last := u.CreatedAt.Add(fleet.UploadLife); last.Before(ends) {
+	ends := u.HeardAt.Add(fleet.UploadIdleTimeout)
+	if last := u.CreatedAt.Add(fleet.UploadLifetime); last.Before(ends) {
 		ends = last
 	}
 	return fleet.Upload{
@@ -149,7 +149,7 @@ func (c *Control) ContinueUpload(ctx context.Context, a fleet.Actor, id fleet.Up
 	if a.Session == "" {
 		return relay.End{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
-	if err := u.Over(); err != nil {
+	if err := u.EndedError(); err != nil {
 		return relay.End{}, err
 	}
 	at := fleet.NewID[fleet.PairID]()
@@ -173,7 +173,7 @@ func (c *Control) ContinueUpload(ctx context.Context, a fleet.Actor, id fleet.Up
 }
 
 // KeepUpload records that the upload is still in progress, which postpones its expiry.
-func (c *Control) KeepUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) error {
+func (c *Control) TouchUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) error {
 	u, err := c.GetUpload(ctx, a, id)
 	switch {
 	case err != nil:
@@ -195,8 +195,8 @@ func (c *Control) CancelUpload(ctx context.Context, a fleet.Actor, id fleet.Uplo
 }
 
 // stopTask cancels a task that a host may have begun, and makes the host remove partial results.
-func stopTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task, why string) error {
-	stops := fleet.KindsWhere(func(k fleet.Kind) bool { return k.TakenBack })
+func cancelStartedTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task, why string) error {
+	stops := fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.CancelledAtOnce })
 	jobs, err := q.StopTask(ctx, db.StopTaskParams{ID: &t.ID, Error: why, Kinds: store.Texts(stops)})
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func stopTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task, w
 		ref.Volume += fleet.PartialSuffix
 		if _, err := store.Queue(ctx, q, a, db.JoinQueueParams{
 			HostID: j.HostID, Kind: fleet.VolumeDelete, Subject: fleet.SubjectVolume(ref), SubjectName: ref.Volume,
-			Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeOrder{}},
+			Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeParams{}},
 		}); err != nil {
 			return err
 		}
@@ -221,9 +221,9 @@ func stopTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task, w
 }
 
 // EndUploads cancels abandoned uploads.
-func (c *Control) EndUploads(ctx context.Context, a fleet.Actor) error {
+func (c *Control) CancelStaleUploads(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "end uploads", func(q *db.Queries) error {
-		tasks, err := q.StaleUploads(ctx, db.StaleUploadsParams{Patience: fleet.UploadPatience, Life: fleet.UploadLife})
+		tasks, err := q.StaleUploads(ctx, db.StaleUploadsParams{Patience: fleet.UploadIdleTimeout, Life: fleet.UploadLifetime})
 		if err != nil {
 			return err
 		}
@@ -232,8 +232,8 @@ func (c *Control) EndUploads(ctx context.Context, a fleet.Actor) error {
 			if err != nil {
 				return err
 			}
-			why := fmt.Sprintf("Nobody continued the upload for %d hours, or it took longer than %d days in all. Start it again.", int(fleet.UploadPatience.Hours()), int(fleet.UploadLife.Hours()/24))
-			if err := stopTask(ctx, q, a, t, why); err != nil {
+			why := fmt.Sprintf("Nobody continued the upload for %d hours, or it took longer than %d days in all. Start it again.", int(fleet.UploadIdleTimeout.Hours()), int(fleet.UploadLifetime.Hours()/24))
+			if err := cancelStartedTask(ctx, q, a, t, why); err != nil {
 				return err
 			}
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // sender returns a user who uploads files.
-func (s *projectFixture) sender(name string, role fleet.Role) fleet.Actor {
+func (s *projectFixture) addUploader(name string, role fleet.Role) fleet.Actor {
 	a := s.addUser(name, role)
 	a.Session = "browser"
 	return a
@@ -28,7 +28,7 @@ func (s *projectFixture) upload(a fleet.Actor, name string) fleet.Upload {
 
 func TestCreateUploadResumesSameFile(t *testing.T) {
 	s := newProjectFixture(t)
-	uploading := s.sender("sender", fleet.RoleOperator)
+	uploading := s.addUploader("sender", fleet.RoleOperator)
 	order := func(in control.NewUpload) func() error {
 		return func() error { _, err := s.CreateUpload(t.Context(), uploading, s.nfs, in); return err }
 	}
@@ -48,7 +48,7 @@ func TestCreateUploadResumesSameFile(t *testing.T) {
 		t.Errorf("the same file is sent as %s, and again as %s", u.ID, again.ID)
 	}
 	s.wantRefused("the same name of another file", fleet.Invalid, "is being made", order(control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, HostID: s.h1}))
-	other := s.sender("other", fleet.RoleOperator)
+	other := s.addUploader("other", fleet.RoleOperator)
 	s.wantRefused("the same file of another person", fleet.Invalid, "is being made", func() error {
 		_, err := s.CreateUpload(t.Context(), other, s.nfs, control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, File: "image.raw/1048576/7", HostID: s.h1})
 		return err
@@ -62,13 +62,13 @@ func TestCreateUploadResumesSameFile(t *testing.T) {
 
 func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 	s := newProjectFixture(t)
-	uploading := s.sender("sender", fleet.RoleOperator)
+	uploading := s.addUploader("sender", fleet.RoleOperator)
 	u := s.upload(uploading, "image.raw")
-	thief, viewer := s.sender("thief", fleet.RoleOperator), s.sender("looker", fleet.RoleViewer)
+	thief, viewer := s.addUploader("thief", fleet.RoleOperator), s.addUploader("looker", fleet.RoleViewer)
 	for name, do := range map[string]func(a fleet.Actor) error{
 		"look at":  func(a fleet.Actor) error { _, err := s.GetUpload(t.Context(), a, u.ID); return err },
 		"continue": func(a fleet.Actor) error { _, err := s.ContinueUpload(t.Context(), a, u.ID); return err },
-		"keep":     func(a fleet.Actor) error { return s.KeepUpload(t.Context(), a, u.ID) },
+		"keep":     func(a fleet.Actor) error { return s.TouchUpload(t.Context(), a, u.ID) },
 		"cancel":   func(a fleet.Actor) error { return s.CancelUpload(t.Context(), a, u.ID) },
 	} {
 		s.wantRefused(name+" another's", fleet.NotFound, "no such upload", func() error { return do(thief) })
@@ -124,7 +124,7 @@ func (s *projectFixture) claimUntil(host fleet.Actor, kind fleet.JobKind) wire.W
 
 func TestAbandonedUploadsAreCancelled(t *testing.T) {
 	s := newProjectFixture(t)
-	uploading := s.sender("sender", fleet.RoleOperator)
+	uploading := s.addUploader("sender", fleet.RoleOperator)
 	h1 := s.agentSession(s.h1)
 	stale, old, fresh := s.upload(uploading, "stale.raw"), s.upload(uploading, "old.raw"), s.upload(uploading, "fresh.raw")
 	for range 3 {
@@ -133,12 +133,12 @@ func TestAbandonedUploadsAreCancelled(t *testing.T) {
 	waiting := s.upload(uploading, "waiting.raw")
 	s.exec(`UPDATE uploads SET heard_at = now() - interval '25 hours' WHERE id = ANY ($1)`, []string{string(stale.ID), string(waiting.ID)})
 	s.exec(`UPDATE uploads SET created_at = now() - interval '8 days' WHERE id = $1`, string(old.ID))
-	if err := s.EndUploads(t.Context(), fleet.SystemActor); err != nil {
+	if err := s.CancelStaleUploads(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	for name, u := range map[string]fleet.Upload{"stale": stale, "old": old, "waiting": waiting} {
 		now, err := s.GetUpload(t.Context(), uploading, u.ID)
-		if err != nil || now.State != fleet.JobCancelled || !strings.Contains(now.Error, "Nobody continued the upload") || now.Over() == nil {
+		if err != nil || now.State != fleet.JobCancelled || !strings.Contains(now.Error, "Nobody continued the upload") || now.EndedError() == nil {
 			t.Errorf("the %s one is %+v, %v", name, now, err)
 		}
 	}
@@ -159,7 +159,7 @@ func TestAbandonedUploadsAreCancelled(t *testing.T) {
 // The pending connection job of an ended upload must not block the volume: a VM may use the volume at once.
 func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	s := newProjectFixture(t)
-	uploading, h1 := s.sender("sender", fleet.RoleOperator), s.agentSession(s.h1)
+	uploading, h1 := s.addUploader("sender", fleet.RoleOperator), s.agentSession(s.h1)
 	u := s.upload(uploading, "sent.raw")
 	claim := s.claimUntil(h1, fleet.VolumeUpload)
 	if _, err := s.ContinueUpload(t.Context(), uploading, u.ID); err != nil {
@@ -167,10 +167,10 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	}
 	sent := s.unusedVolume("sent.raw")
 	s.wantRefused("a VM of a volume that is being uploaded", fleet.Conflict, "in use: upload", s.cloneRequest(chief, s.nfs, "sent.raw"))
-	if work := s.volumeOn(sent).Use().Work; work != fleet.VolumeUpload.Is().Verb {
+	if work := s.volumeOn(sent).Use().Work; work != fleet.VolumeUpload.Info().Verb {
 		t.Errorf("at work: %q", work)
 	}
-	if _, _, err := s.Finish(t.Context(), h1, claim.ID, wire.Finish{Epoch: claim.Epoch, Seq: s.tick(), Outcome: wire.Done}); err != nil {
+	if _, _, err := s.Finish(t.Context(), h1, claim.ID, wire.Finish{Epoch: claim.Epoch, Seq: s.nextSeq(), Outcome: wire.Done}); err != nil {
 		t.Fatal(err)
 	}
 	if n := s.count("jobs WHERE kind = 'upload.open' AND state = 'queued'"); n != 1 {
@@ -193,7 +193,7 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 // An upload job has no attempt limit: it waits for its sender, however often the host's agent is lost.
 func TestUploadJobHasNoAttemptLimit(t *testing.T) {
 	s := newProjectFixture(t)
-	u := s.upload(s.sender("sender", fleet.RoleOperator), "image.raw")
+	u := s.upload(s.addUploader("sender", fleet.RoleOperator), "image.raw")
 	h1 := s.agentSession(s.h1)
 	for range 8 {
 		s.claimUntil(h1, fleet.VolumeUpload)
@@ -211,7 +211,7 @@ func TestUploadJobHasNoAttemptLimit(t *testing.T) {
 // host of the pool cannot use its name, because the removal would delete the new file.
 func TestPartialUploadKeptByOtherHostsOfSharedPool(t *testing.T) {
 	s := newProjectFixture(t)
-	uploading := s.sender("sender", fleet.RoleOperator)
+	uploading := s.addUploader("sender", fleet.RoleOperator)
 	h1 := s.agentSession(s.h1)
 	u := s.upload(uploading, "image.raw")
 	s.claimUntil(h1, fleet.VolumeUpload)

@@ -24,10 +24,10 @@ func TestCreatedUserCanSignIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.audited("user.create")
-	if user, err := h.SignIn(t.Context(), anonymous, "ann", password); err != nil || !user.MustChange || user.Role != fleet.RoleOperator {
+	if user, err := h.SignIn(t.Context(), anonymous, "ann", password); err != nil || !user.MustChangePassword || user.Role != fleet.RoleOperator {
 		t.Errorf("%+v, %v", user, err)
 	}
-	users, err := query.Every(t.Context(), chief, fleet.Query{}, h.ListUsers)
+	users, err := query.ReadAllPages(t.Context(), chief, fleet.Query{}, h.ListUsers)
 	if err != nil || len(users) != 2 || users[0].ID != user.ID || users[1].Name != "chief" {
 		t.Errorf("%+v, %v", users, err)
 	}
@@ -120,7 +120,7 @@ func TestConcurrentAdminsCannotRemoveEachOther(t *testing.T) {
 	for range 5 {
 		h.exec("DELETE FROM users")
 		pair := []fleet.Actor{h.addUser("left", fleet.RoleAdmin), h.addUser("right", fleet.RoleAdmin)}
-		got := tally(runConcurrently(2, func(i int) error {
+		got := countCodes(runConcurrently(2, func(i int) error {
 			other := pair[1-i].UserID
 			if i == 0 {
 				return h.DeleteUser(t.Context(), pair[i], other)

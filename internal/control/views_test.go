@@ -109,7 +109,7 @@ func TestSavedViewsAreCheckedAndLimited(t *testing.T) {
 		_, err := h.SaveView(t.Context(), chief, "vms", fmt.Sprint("new ", i), "")
 		return err
 	})
-	if n := tally(codes); n[""] != 2 || n[fleet.Conflict] != 3 {
+	if n := countCodes(codes); n[""] != 2 || n[fleet.Conflict] != 3 {
 		t.Errorf("48 and 5 more: %v", codes)
 	}
 	if _, err := h.SaveView(t.Context(), chief, "vms", "7", "filter=z"); err != nil {

@@ -15,7 +15,7 @@ import (
 // powerActionList lists the actions for the error text: "start, stop or reset".
 var powerActionList = func() string {
 	var texts []string
-	for _, k := range store.PowerOrders {
+	for _, k := range store.PowerJobKinds {
 		texts = append(texts, string(fleet.ActionOf(k)))
 	}
 	last := len(texts) - 1
@@ -23,12 +23,12 @@ var powerActionList = func() string {
 }()
 
 // vmChanges lists the job kinds that change a VM, except its deletion and kinds that a host can undo.
-var vmChanges = fleet.KindsWhere(func(k fleet.Kind) bool {
-	return k.Type == fleet.TypeVM && !k.Aside && !k.Stoppable && k.Name != fleet.VMDelete
+var vmChangeKinds = fleet.KindsWhere(func(k fleet.JobKindInfo) bool {
+	return k.Type == fleet.TypeVM && !k.Background && !k.Stoppable && k.Name != fleet.VMDelete
 })
 
 // guestWaits lists the job kinds that make a host wait for the guest.
-var guestWaits = store.Texts(fleet.KindsWhere(func(k fleet.Kind) bool { return k.Waits }))
+var guestWaitKinds = store.Texts(fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.WaitsForGuest }))
 
 // ActVM requests a power action. It queues the job and returns its task without waiting for the host.
 // fleet.VMView.Allows decides whether the action is possible; if not, the error is a Conflict with the reason. Queued
@@ -57,7 +57,7 @@ func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act f
 
 func checkPower(act fleet.Action) error {
 	var checks fleet.Checks
-	if !slices.Contains(store.PowerOrders, act.Job()) {
+	if !slices.Contains(store.PowerJobKinds, act.Job()) {
 		checks.Add("action", "There is no power action %q. Use %s.", string(act), powerActionList)
 	}
 	return checks.Err()
@@ -70,7 +70,7 @@ func actVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act
 	if err != nil {
 		return "", err
 	}
-	if err := allowed(vm, act); err != nil {
+	if err := checkAllowed(vm, act); err != nil {
 		return "", err
 	}
 	if power := act.Power(); power != "" {
@@ -79,7 +79,7 @@ func actVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act
 			return "", err
 		}
 	}
-	if err := overtake(ctx, q, vm, act.Job(), act.Label()); err != nil {
+	if err := cancelContradictingJobs(ctx, q, vm, act.Job(), act.Label()); err != nil {
 		return "", err
 	}
 	var args fleet.JobArgs
@@ -97,7 +97,7 @@ func actVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act
 	return task, store.Audit(ctx, q, a, "vm."+string(act), fleet.SubjectVM(id), vm.Name, "")
 }
 
-func allowed(vm fleet.VMView, act fleet.Action) error {
+func checkAllowed(vm fleet.VMView, act fleet.Action) error {
 	if ok, why := vm.Allows(act); !ok {
 		return fleet.Errorf(fleet.Conflict, "%s is not possible: %s", act.Label(), why)
 	}
@@ -106,7 +106,7 @@ func allowed(vm fleet.VMView, act fleet.Action) error {
 
 // changeVM writes a locked VM's name, labels, description and spec as its next generation.
 func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
-	spec, err := stored(ctx, q, vm.ProjectID, vm.Spec)
+	spec, err := specToStore(ctx, q, vm.ProjectID, vm.Spec)
 	if err != nil {
 		return err
 	}
@@ -120,8 +120,8 @@ func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
 
 // overtake cancels queued power jobs of other kinds; jobs of the same kind coalesce. A forced action also aborts a
 // shutdown that waits for the guest.
-func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobKind, action string) error {
-	kinds := slices.DeleteFunc(store.Texts(store.PowerOrders), func(k string) bool { return k == string(by) })
+func cancelContradictingJobs(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobKind, action string) error {
+	kinds := slices.DeleteFunc(store.Texts(store.PowerJobKinds), func(k string) bool { return k == string(by) })
 	subject := fleet.SubjectVM(vm.ID)
 	err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{
 		Subject: subject, Kinds: kinds, Error: fmt.Sprintf("Not done: %q was requested before this task started.", action),
@@ -129,11 +129,11 @@ func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobK
 	if err == nil && by == fleet.VMStop {
 		_, err = q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: fmt.Sprintf("Aborted: %q was requested.", action)})
 	}
-	if err != nil || !by.Is().Forces {
+	if err != nil || !by.Info().InterruptsWaits {
 		return err
 	}
 	return q.BreakOffWaits(ctx, db.BreakOffWaitsParams{
-		Kinds:   guestWaits,
+		Kinds:   guestWaitKinds,
 		Subject: subject, HostID: vm.HostID, Error: fmt.Sprintf("Aborted: %q was requested.", action),
 	})
 }
@@ -203,10 +203,10 @@ func checkRemovableVM(vm fleet.VMView, disks bool) error {
 	if ok, why := vm.Allows(fleet.ActDelete); !ok {
 		return fleet.Errorf(fleet.Conflict, "%s", why)
 	}
-	if why := vm.DisksHeld(); disks && why != "" {
+	if why := vm.WhyDisksInUse(); disks && why != "" {
 		return fleet.Errorf(fleet.Conflict, "The VM's disks cannot be deleted now: %s", why)
 	}
-	if why := vm.HeldBySnapshots(); !disks && why != "" {
+	if why := vm.WhySnapshotsBlock(); !disks && why != "" {
 		return fleet.Errorf(fleet.Conflict, "The VM is not deleted without its disks: %s", why)
 	}
 	return nil
@@ -223,16 +223,16 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	if err := endCopies(ctx, q, vm); err != nil {
+	if err := cancelDiskCopies(ctx, q, vm); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: store.Texts(vmChanges), Error: "Not done: the deletion of the VM was requested."}); err != nil {
+	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: store.Texts(vmChangeKinds), Error: "Not done: the deletion of the VM was requested."}); err != nil {
 		return fleet.Task{}, err
 	}
 	if _, err := q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: "Aborted: the deletion of the VM was requested."}); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := q.BreakOffWaits(ctx, db.BreakOffWaitsParams{Kinds: guestWaits, Subject: subject, HostID: vm.HostID, Error: "Aborted: the deletion of the VM was requested."}); err != nil {
+	if err := q.BreakOffWaits(ctx, db.BreakOffWaitsParams{Kinds: guestWaitKinds, Subject: subject, HostID: vm.HostID, Error: "Aborted: the deletion of the VM was requested."}); err != nil {
 		return fleet.Task{}, err
 	}
 	if touched || hasDisks || vm.ObservedGeneration > 0 || vm.Status != nil {

@@ -14,7 +14,7 @@ import (
 
 // disksInKinds refuses disks that the kinds of their pools do not support, and sets volume names as each kind needs.
 // For disks on existing volumes it locks the pool, so that no other VM gets the volume until the transaction ends.
-func disksInKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []fleet.Disk) error {
+func checkDiskKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []fleet.Disk) error {
 	ids := store.Texts(fleet.VMSpec{Disks: disks}.Pools())
 	slices.Sort(ids)
 	for _, id := range ids {
@@ -34,28 +34,28 @@ func disksInKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []fle
 		if k < 0 {
 			continue // placement reports the missing pool
 		}
-		if err := diskInKind(ctx, q, a, &checks, fmt.Sprintf("spec.disks[%d]", i), disks, i, rows[k]); err != nil {
+		if err := checkDiskKind(ctx, q, a, &checks, fmt.Sprintf("spec.disks[%d]", i), disks, i, rows[k]); err != nil {
 			return err
 		}
 	}
 	return checks.Err()
 }
 
-func diskInKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.Checks, at string, disks []fleet.Disk, i int, pool db.Pool) error {
-	d, is := &disks[i], pool.Spec.Kind.Is()
+func checkDiskKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.Checks, at string, disks []fleet.Disk, i int, pool db.Pool) error {
+	d, is := &disks[i], pool.Spec.Kind.Info()
 	switch {
-	case !d.Existing && !is.Makes:
+	case !d.Existing && !is.CreatesVolumes:
 		c.Add(at+".volume", "Pool %s makes no volumes. Choose an existing volume of its storage.", pool.Name)
-	case !d.Existing && !is.Files && (d.Image != nil || d.ImageID != ""):
+	case !d.Existing && !is.FilePool && (d.Image != nil || d.ImageID != ""):
 		c.Add(at+".image", "Disks in pool %s begin empty: images can only be copied into file pools.", pool.Name)
-	case !is.Files && d.Encryption != "":
+	case !is.FilePool && d.Encryption != "":
 		c.Add(at+".encryption", "Disks in pool %s are not files, so Quantix cannot encrypt them. Let the storage encrypt them.", pool.Name)
 	case !d.Existing:
-		if !is.Files {
+		if !is.FilePool {
 			d.Format = "" // a block volume is always raw
 		}
 		d.Volume = d.VolumeNamed(d.Volume, pool.Spec.Kind)
-	case d.Existing && is.Makes && !d.Shareable:
+	case d.Existing && is.CreatesVolumes && !d.Shareable:
 		c.Add(at+".existing", "Pool %s makes a volume for each disk. Add a new disk, or a shareable disk on an existing raw volume.", pool.Name)
 	case d.Existing && !policy.May(a, policy.InfraChange, ""):
 		c.Add(at+".volume", "Only those who may change infrastructure may attach an existing volume to a VM.")
@@ -93,8 +93,8 @@ func checkVolumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at
 	switch {
 	case users.Published:
 		c.Add(at+".volume", "%s is published in the image library. Copy it, and share the copy.", d.Volume)
-	case users.Making != "":
-		c.Add(at+".volume", "The VM %s is being made from %s. Wait until that is done.", users.Making, d.Volume)
+	case users.CreatedVM != "":
+		c.Add(at+".volume", "The VM %s is being made from %s. Wait until that is done.", users.CreatedVM, d.Volume)
 	case users.Drive != "":
 		c.Add(at+".volume", "The VM %s uses %s in a drive or as a boot file. Remove it there first.", users.Drive, d.Volume)
 	}
@@ -107,7 +107,7 @@ func checkVolumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at
 
 // sharedElsewhere returns, by volume, the VMs that use the spec's shareable disks in local pools. A volume of a local
 // pool exists on one host only.
-func sharedElsewhere(ctx context.Context, q *db.Queries, spec fleet.VMSpec, pools []db.Pool) (map[fleet.Volref][]db.VolumeSharersRow, error) {
+func localVolumeSharers(ctx context.Context, q *db.Queries, spec fleet.VMSpec, pools []db.Pool) (map[fleet.Volref][]db.VolumeSharersRow, error) {
 	out := map[fleet.Volref][]db.VolumeSharersRow{}
 	for _, d := range spec.Disks {
 		local := slices.ContainsFunc(pools, func(p db.Pool) bool { return p.ID == d.PoolID && !p.Spec.Shared })
@@ -137,7 +137,7 @@ func checkUnshared(ctx context.Context, q *db.Queries, old fleet.VMView, to flee
 		if err != nil {
 			return store.NotFound(err, "pool")
 		}
-		if pool.Spec.Kind.Is().Makes {
+		if pool.Spec.Kind.Info().CreatesVolumes {
 			checks.Add(at, "The volume %s existed before the VM, and the VM may use it only as a shareable disk. Detach it, and add a new disk to the VM.", d.Volume)
 			continue
 		}
@@ -153,15 +153,15 @@ func checkUnshared(ctx context.Context, q *db.Queries, old fleet.VMView, to flee
 }
 
 // fits refuses a job that makes a volume or format that the pool's kind does not support.
-func (j volumeJob) fits(spec fleet.PoolSpec) error {
-	is := spec.Kind.Is()
+func (j volumeJob) checkPoolKind(spec fleet.PoolSpec) error {
+	is := spec.Kind.Info()
 	var checks fleet.Checks
 	switch {
-	case !is.Makes:
+	case !is.CreatesVolumes:
 		return fleet.Errorf(fleet.Conflict, "Quantix cannot make volumes in a pool of kind %q: the storage makes them.", string(spec.Kind))
-	case !is.Files && (j.kind == fleet.VolumeFetch || j.kind == fleet.VolumeUpload):
+	case !is.FilePool && (j.kind == fleet.VolumeFetch || j.kind == fleet.VolumeUpload):
 		return fleet.Errorf(fleet.Conflict, "Images can only be stored in file pools, and this pool is of kind %q.", string(spec.Kind))
-	case !is.Files && j.order.Format != "raw":
+	case !is.FilePool && j.args.Format != "raw":
 		checks.Add("format", "Volumes of a pool of kind %q are raw.", string(spec.Kind))
 	}
 	return checks.Err()

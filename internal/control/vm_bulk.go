@@ -22,7 +22,7 @@ type CreateVMs struct {
 }
 
 // errTrial rolls back the transaction of a trial creation.
-var errTrial = errors.New("only tried")
+var errRollBackTrial = errors.New("only tried")
 
 // CreateVMs writes a task with one child per VM and returns without waiting for the children. A fault of the first VM
 // or of any name refuses all VMs. BeginTasks then creates one VM after the other with the person's permissions at that
@@ -52,7 +52,7 @@ func (c *Control) CreateVMs(ctx context.Context, a fleet.Actor, in CreateVMs) (f
 	}
 	var task fleet.Task
 	err := c.store.Begin(ctx, func(tx pgx.Tx) (err error) {
-		task, err = c.orderBulkCreate(store.Within(ctx, tx), tx, a, in, names)
+		task, err = c.addBulkCreateTask(store.WithTx(ctx, tx), tx, a, in, names)
 		return err
 	})
 	return store.TaskFor(a, task), err
@@ -74,7 +74,7 @@ func (in CreateVMs) checkUnique(c *fleet.Checks) {
 	}
 }
 
-func (c *Control) orderBulkCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor, in CreateVMs, names []string) (fleet.Task, error) {
+func (c *Control) addBulkCreateTask(ctx context.Context, tx pgx.Tx, a fleet.Actor, in CreateVMs, names []string) (fleet.Task, error) {
 	none, q := fleet.Task{}, db.New(tx)
 	project, err := q.ProjectName(ctx, in.ProjectID)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Control) orderBulkCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor,
 		return none, err
 	}
 	if len(taken) > 0 {
-		return none, namesTaken(taken, project)
+		return none, vmNamesTakenError(taken, project)
 	}
 	first := in.CreateVM
 	first.Name = names[0]
@@ -96,7 +96,7 @@ func (c *Control) orderBulkCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor,
 		}
 		return creationTask(ctx, q, vm.ID)
 	}
-	completed, err := c.try(ctx, tx, a, first)
+	completed, err := c.tryCreate(ctx, tx, a, first)
 	if err != nil {
 		return none, err
 	}
@@ -106,7 +106,7 @@ func (c *Control) orderBulkCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor,
 		return none, err
 	}
 	steps := db.AddStepsParams{
-		ID: &id, Kind: fleet.VMApply, Name: in.Words(names), ProjectID: &in.ProjectID, CreatedBy: a.Name, UserID: store.UserIDOf(a), Address: a.Address,
+		ID: &id, Kind: fleet.VMApply, Name: in.Range(names), ProjectID: &in.ProjectID, CreatedBy: a.Name, UserID: store.UserIDOf(a), Address: a.Address,
 	}
 	for _, name := range names {
 		steps.Ids, steps.Subjects = append(steps.Ids, string(fleet.NewID[fleet.TaskID]())), append(steps.Subjects, string(fleet.SubjectVM(fleet.NewID[fleet.VMID]())))
@@ -132,23 +132,23 @@ func (c *Control) orderBulkCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor,
 
 // try creates a VM and rolls back, so that faults are reported at their fields in advance. The returned input has
 // defaults resolved: the template's version, or the source VM's spec.
-func (c *Control) try(ctx context.Context, tx pgx.Tx, a fleet.Actor, in CreateVM) (CreateVM, error) {
+func (c *Control) tryCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor, in CreateVM) (CreateVM, error) {
 	completed := in
 	err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error {
 		var err error
-		if completed, _, err = c.makeVM(store.Within(ctx, sub), db.New(sub), a, fleet.NewID[fleet.VMID](), in, ""); err != nil {
+		if completed, _, err = c.createVMInTx(store.WithTx(ctx, sub), db.New(sub), a, fleet.NewID[fleet.VMID](), in, ""); err != nil {
 			return err
 		}
-		return errTrial
+		return errRollBackTrial
 	})
-	if errors.Is(err, errTrial) {
+	if errors.Is(err, errRollBackTrial) {
 		err = nil
 	}
 	return completed, err
 }
 
 // makeVM is CreateVM within the context's transaction.
-func (c *Control) makeVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, in CreateVM, child fleet.TaskID) (CreateVM, fleet.VMView, error) {
+func (c *Control) createVMInTx(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, in CreateVM, child fleet.TaskID) (CreateVM, fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return in, fleet.VMView{}, err
 	}
@@ -156,18 +156,18 @@ func (c *Control) makeVM(ctx context.Context, q *db.Queries, a fleet.Actor, id f
 	if err != nil {
 		return completed, fleet.VMView{}, err
 	}
-	vm, _, err := createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, completed, from, child)
+	vm, _, err := createVM(ctx, q, a, c.macPrefix(), sealer{c.opts.Vault}, id, completed, from, child)
 	return completed, vm, err
 }
 
 // beginVM creates the VM of a pending child as the person who requested the task.
-func (c *Control) beginVM(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
+func (c *Control) createPendingVM(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
 	if p.ParentID == nil {
 		return fleet.Errorf(fleet.Conflict, "Not done: the stored request is missing.")
 	}
 	text, err := q.VMOrder(ctx, *p.ParentID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return runEditChild(ctx, q, a, c.macs(), p) // without a stored creation, this is the child of a bulk edit
+		return runEditChild(ctx, q, a, c.macPrefix(), p) // without a stored creation, this is the child of a bulk edit
 	}
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (c *Control) beginVM(ctx context.Context, q *db.Queries, a fleet.Actor, p d
 	}
 	in.Name = p.SubjectName
 	_, id := p.Subject.Split()
-	_, _, err = c.makeVM(ctx, q, a, fleet.VMID(id), in, p.ID)
+	_, _, err = c.createVMInTx(ctx, q, a, fleet.VMID(id), in, p.ID)
 	return joinFieldErrors(err)
 }
 
@@ -195,7 +195,7 @@ func joinFieldErrors(err error) error {
 	return fleet.Errorf(e.Code, "%s", strings.Join(all, " "))
 }
 
-func namesTaken(taken []string, project string) error {
+func vmNamesTakenError(taken []string, project string) error {
 	text := fmt.Sprintf("A VM named %q exists in %s already. Choose another name.", taken[0], project)
 	if more := len(taken) - 5; more > 0 {
 		text = fmt.Sprintf("VMs of these names exist in %s already: %s and %d more. Choose other names, or another first number.", project, strings.Join(taken[:5], ", "), more)

@@ -15,7 +15,7 @@ func TestBulkCreateIsOneTaskWithChildPerVM(t *testing.T) {
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	v := s.newTemplate("Web", s.stoppedVM("web"))
 	ask := control.CreateVMs{
-		CreateVM:  control.CreateVM{ProjectID: s.red, Name: "w-{nn}", From: &control.From{TemplateID: v.ID}, Start: true, Labels: map[string]string{"env": "prod"}},
+		CreateVM:  control.CreateVM{ProjectID: s.red, Name: "w-{nn}", From: &control.VMSource{TemplateID: v.ID}, Start: true, Labels: map[string]string{"env": "prod"}},
 		BulkNames: fleet.BulkNames{Count: 25, First: 8},
 	}
 	task, err := s.CreateVMs(t.Context(), s.member, ask)
@@ -62,7 +62,7 @@ func TestBulkCreateIsOneTaskWithChildPerVM(t *testing.T) {
 				if state := queryOne[string](s.projectFixture, `SELECT state FROM tasks WHERE subject = $1`, subject); state != "running" {
 					t.Errorf("the child is %s while %s is at work", state, w.Kind)
 				}
-				s.stop(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
+				s.finishWith(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 	vm := s.stoppedVM("web-2")
 	v := s.newTemplate("Web", vm)
 	ask := func(a fleet.Actor, name string, series fleet.BulkNames, change func(*control.CreateVM)) func() error {
-		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: name, From: &control.From{TemplateID: v.ID}}, BulkNames: series}
+		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: name, From: &control.VMSource{TemplateID: v.ID}}, BulkNames: series}
 		if change != nil {
 			change(&in.CreateVM)
 		}
@@ -127,11 +127,11 @@ func TestBulkCreateUsesRequestedVersionAndCurrentPermissions(t *testing.T) {
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	vm := s.stoppedVM("web")
 	v := s.newTemplate("Web", vm)
-	ask := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "w-{n}", From: &control.From{TemplateID: v.ID}}, BulkNames: fleet.BulkNames{Count: 2}}
+	ask := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "w-{n}", From: &control.VMSource{TemplateID: v.ID}}, BulkNames: fleet.BulkNames{Count: 2}}
 	if _, err := s.CreateVMs(t.Context(), s.member, ask); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.AddTemplateVersion(t.Context(), s.member, v.ID, control.OfVM{VMID: vm.ID}); err != nil {
+	if _, err := s.AddTemplateVersion(t.Context(), s.member, v.ID, control.TemplateSource{VMID: vm.ID}); err != nil {
 		t.Fatal(err)
 	}
 	s.finishCopies(s.h1, strings.Repeat("2", 64))

@@ -9,9 +9,9 @@ import (
 	"quantix/internal/wire"
 )
 
-func (s *libraryFixture) fails(host fleet.HostID, w wire.Work, words string) {
+func (s *libraryFixture) failJob(host fleet.HostID, w wire.Work, words string) {
 	s.t.Helper()
-	s.stop(host, w, wire.Finish{Outcome: wire.Failed, Error: words, Generation: 1})
+	s.finishWith(host, w, wire.Finish{Outcome: wire.Failed, Error: words, Generation: 1})
 }
 
 // The VM's host copies the clone's disks, and defines the clone only when the copies are complete. A missing copy is
@@ -19,7 +19,7 @@ func (s *libraryFixture) fails(host fleet.HostID, w wire.Work, words string) {
 func TestCloneVMWaitsForDiskCopies(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
-	clone, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.From{VMID: vm.ID, PoolID: s.nfs}})
+	clone, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.VMSource{VMID: vm.ID, PoolID: s.nfs}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,20 +44,20 @@ func TestCloneVMWaitsForDiskCopies(t *testing.T) {
 	}
 	s.wantRefused("deleted while a disk is copied", fleet.Conflict, "is being copied", func() error { _, err := s.DeleteVM(t.Context(), s.member, clone.ID, false, ""); return err })
 	again := func(name string) error {
-		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, From: &control.From{VMID: vm.ID}})
+		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, From: &control.VMSource{VMID: vm.ID}})
 		return err
 	}
 	if err := again("web-3"); err != nil {
 		t.Errorf("a second clone at the same time: %v", err)
 	}
 	s.finishVolume(s.h1, works[0], `{}`)
-	s.fails(s.h1, works[1], "No space left on device")
+	s.failJob(s.h1, works[1], "No space left on device")
 	made := s.work(s.h1, fleet.VMApply)
 	// The job names both disks as created; the host therefore reports the missing one.
-	if len(made) != 1 || len(made[0].Made) != 2 {
+	if len(made) != 1 || len(made[0].CreatedDisks) != 2 {
 		t.Fatalf("%+v", made)
 	}
-	s.fails(s.h1, made[0], "disk 2 is not there")
+	s.failJob(s.h1, made[0], "disk 2 is not there")
 	tasks, err := s.ListTasks(t.Context(), chief, fleet.Query{Filter: "target:vm:" + string(clone.ID)})
 	if err != nil || len(tasks.Items) != 1 || tasks.Items[0].State != fleet.JobFailed || !strings.Contains(tasks.Items[0].Error, "No space left") {
 		t.Errorf("%+v %v", tasks.Items, err)
@@ -83,7 +83,7 @@ func TestInvalidCloneRefused(t *testing.T) {
 	ask := func(a fleet.Actor, project fleet.ProjectID, in control.CreateVM) func() error {
 		in.ProjectID, in.Name = project, "clone"
 		if in.From == nil {
-			in.From = &control.From{VMID: vm.ID}
+			in.From = &control.VMSource{VMID: vm.ID}
 		}
 		return func() error { _, err := s.CreateVM(t.Context(), a, in); return err }
 	}
@@ -102,7 +102,7 @@ func TestInvalidCloneRefused(t *testing.T) {
 		{"with more disks", fleet.Invalid, "and each is copied", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs}, fleet.Disk{PoolID: s.nfs})})},
 		{"with an image", fleet.Invalid, "cannot have another source", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs, ImageID: image})})},
 		{"with another VM's volume", fleet.Invalid, "cannot have another source", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "a.qcow2"}})})},
-		{"into a pool that does not exist", fleet.Invalid, "", ask(s.member, s.red, control.CreateVM{From: &control.From{VMID: vm.ID, PoolID: fleet.NewID[fleet.PoolID]()}})},
+		{"into a pool that does not exist", fleet.Invalid, "", ask(s.member, s.red, control.CreateVM{From: &control.VMSource{VMID: vm.ID, PoolID: fleet.NewID[fleet.PoolID]()}})},
 	} {
 		s.wantRefused(c.name, c.code, c.says, c.do)
 	}
@@ -122,22 +122,22 @@ func TestCreateVMFromSnapshotCopiesSnapshotState(t *testing.T) {
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)
 	base, tip := s.withSnapshots(s.get(vm.ID)) // only of the first disk; the second disk was added later
-	ask := func(a fleet.Actor, from control.From) func() error {
+	ask := func(a fleet.Actor, from control.VMSource) func() error {
 		return func() error {
 			_, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: "then", From: &from})
 			return err
 		}
 	}
-	s.wantRefused("a snapshot without its VM", fleet.Invalid, "Name a template, a VM or an appliance", ask(s.member, control.From{SnapshotID: base}))
-	s.wantRefused("an unknown snapshot", fleet.NotFound, "no such snapshot", ask(s.member, control.From{VMID: vm.ID, SnapshotID: fleet.NewID[fleet.SnapshotID]()}))
-	s.wantRefused("by a stranger", fleet.NotFound, "", ask(s.stranger, control.From{VMID: vm.ID, SnapshotID: base}))
+	s.wantRefused("a snapshot without its VM", fleet.Invalid, "Name a template, a VM or an appliance", ask(s.member, control.VMSource{SnapshotID: base}))
+	s.wantRefused("an unknown snapshot", fleet.NotFound, "no such snapshot", ask(s.member, control.VMSource{VMID: vm.ID, SnapshotID: fleet.NewID[fleet.SnapshotID]()}))
+	s.wantRefused("by a stranger", fleet.NotFound, "", ask(s.stranger, control.VMSource{VMID: vm.ID, SnapshotID: base}))
 	for _, from := range []fleet.PoolID{"", s.nfs} { // h2 has the shared pool too, but not the VM's disks
-		p, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "then", From: &control.From{VMID: vm.ID, SnapshotID: base, PoolID: from}})
+		p, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "then", From: &control.VMSource{VMID: vm.ID, SnapshotID: base, PoolID: from}})
 		if err != nil || !p.Placed || p.Host != "h1" || len(p.Spec.Disks) != 1 || p.Spec.Disks[0].SizeBytes != 1<<20 {
 			t.Errorf("the preview says %+v %v", p, err)
 		}
 	}
-	made, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "then", From: &control.From{VMID: vm.ID, SnapshotID: base, PoolID: s.nfs}})
+	made, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "then", From: &control.VMSource{VMID: vm.ID, SnapshotID: base, PoolID: s.nfs}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,12 +162,12 @@ func TestCreateVMFromSnapshotCopiesSnapshotState(t *testing.T) {
 	} {
 		s.wantRefused(what+" while it is copied", fleet.Conflict, "being copied", do)
 	}
-	if _, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "then-too", From: &control.From{VMID: vm.ID, SnapshotID: tip}}); err != nil {
+	if _, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "then-too", From: &control.VMSource{VMID: vm.ID, SnapshotID: tip}}); err != nil {
 		t.Errorf("another reads the snapshots, too: %v", err)
 	}
 	s.exec(`UPDATE jobs SET state = 'done' WHERE kind = 'volume.copy'`)
 	if _, err := s.DeleteSnapshot(t.Context(), chief, vm.ID, base, false); err != nil {
 		t.Errorf("after the copy: %v", err)
 	}
-	s.wantRefused("a VM from a snapshot that is being deleted", fleet.Conflict, "under way", ask(s.member, control.From{VMID: vm.ID, SnapshotID: tip}))
+	s.wantRefused("a VM from a snapshot that is being deleted", fleet.Conflict, "under way", ask(s.member, control.VMSource{VMID: vm.ID, SnapshotID: tip}))
 }

@@ -28,7 +28,7 @@ type CreateVM struct {
 	// Power, firmware, MAC addresses, pools and networks may be empty; disks[].volume must be empty. With From, all
 	// may be empty.
 	Spec      fleet.VMSpec    `json:"spec,omitzero"`
-	From      *From           `json:"from,omitempty"`      // nil: from the spec alone
+	From      *VMSource           `json:"from,omitempty"`      // nil: from the spec alone
 	Start     bool            `json:"start,omitempty"`     // same as spec.power "running"
 	FirstBoot *FirstBootInput `json:"firstBoot,omitempty"` // first-boot data for the first start
 	// Allow more storage, memory or CPUs than exist; needs the permission to change infrastructure.
@@ -37,12 +37,12 @@ type CreateVM struct {
 
 // CreateVM works like OrderVM, without returning the task.
 func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fleet.VMView, error) {
-	vm, _, err := c.OrderVM(ctx, a, in)
+	vm, _, err := c.CreateVMWithTask(ctx, a, in)
 	return vm, err
 }
 
 // OrderVM writes a new VM and queues its creation, and its start if in.Start is set. The returned task is the creation.
-func (c *Control) OrderVM(ctx context.Context, a fleet.Actor, in CreateVM) (vm fleet.VMView, task fleet.TaskID, err error) {
+func (c *Control) CreateVMWithTask(ctx context.Context, a fleet.Actor, in CreateVM) (vm fleet.VMView, task fleet.TaskID, err error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return fleet.VMView{}, "", err
 	}
@@ -52,7 +52,7 @@ func (c *Control) OrderVM(ctx context.Context, a fleet.Actor, in CreateVM) (vm f
 		return fleet.VMView{}, "", err
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		vm, task, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, in, from, "")
+		vm, task, err = createVM(ctx, q, a, c.macPrefix(), sealer{c.opts.Vault}, id, in, from, "")
 		return err
 	})
 	if err != nil {
@@ -92,7 +92,7 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 		s.FirstBoot = fleet.VMFirstBoot{}
 	}
 	s.NICs = normalizeMACs(s.NICs)
-	s.HostDevices = withHost(s.HostDevices, in.HostID)
+	s.HostDevices = fillHost(s.HostDevices, in.HostID)
 	for i, d := range s.HostDevices {
 		if k, _ := d.Kind(); d.HostID == "" && k.Place {
 			checks.Add(fmt.Sprintf("spec.hostDevices[%d].device", i), "Choose the host that has the device.")
@@ -113,16 +113,16 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 	if err := checks.Err(); err != nil {
 		return err
 	}
-	in.fill(id)
+	in.fillDefaults(id)
 	return nil
 }
 
 // meta returns the new VM's metadata for placement rules.
-func (in CreateVM) meta() fleet.Meta {
+func (in CreateVM) placementMeta() fleet.Meta {
 	return fleet.Meta{Name: in.Name, ProjectID: in.ProjectID, Labels: in.Labels}
 }
 
-func (in *CreateVM) fill(id fleet.VMID) {
+func (in *CreateVM) fillDefaults(id fleet.VMID) {
 	s := &in.Spec
 	if in.Labels == nil {
 		in.Labels = map[string]string{}
@@ -150,7 +150,7 @@ func normalizeMACs(nics []fleet.NIC) []fleet.NIC {
 }
 
 // createVM creates the planned VM. child is the task's child for the creation; empty: the creation becomes a new task.
-func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, seals sealer, id fleet.VMID, input CreateVM, from planned, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
+func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, seals sealer, id fleet.VMID, input CreateVM, from plannedSource, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
 	plans, in := from.images, input
 	if err := in.complete(id); err != nil { // on a copy, because the transaction may run again
 		return fleet.VMView{}, "", err
@@ -159,10 +159,10 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, s
 	if err != nil {
 		return fleet.VMView{}, "", store.NotFound(err, "project")
 	}
-	if err := settleModel(ctx, q, &in.Spec); err != nil {
+	if err := resolveCPUModel(ctx, q, &in.Spec); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	boot, err := seals.forNew(ctx, q, a, &in)
+	boot, err := seals.newFirstBoot(ctx, q, a, &in)
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
@@ -175,7 +175,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, s
 	if err := checkNetworks(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if err := disksInKinds(ctx, q, a, in.Spec.Disks); err != nil {
+	if err := checkDiskKinds(ctx, q, a, in.Spec.Disks); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	if err := settleFilters(ctx, q, a, in.ProjectID, nil, in.Spec.NICs); err != nil {
@@ -184,25 +184,25 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, s
 	if err := lockImages(ctx, q, a, in.ProjectID, plans); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	host, err := chooseHost(ctx, q, a, in, plans, from.pools()...)
+	host, err := chooseHost(ctx, q, a, in, plans, from.sourcePools()...)
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
 	if err := checkPublished(ctx, q, a, in.ProjectID, sourceVolumes(in.Spec)); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if err := from.hold(ctx, q, a); err != nil {
+	if err := from.lockSourceVM(ctx, q, a); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	in.Spec.HostDevices = withHost(in.Spec.HostDevices, host.ID)
-	first, err := settleImages(ctx, q, plans, &in.Spec, host)
+	in.Spec.HostDevices = fillHost(in.Spec.HostDevices, host.ID)
+	first, err := chooseImageSources(ctx, q, plans, &in.Spec, host)
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
 	if err := macs.choose(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	spec, err := stored(ctx, q, in.ProjectID, in.Spec)
+	spec, err := specToStore(ctx, q, in.ProjectID, in.Spec)
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
@@ -210,7 +210,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, s
 		ID: id, ProjectID: in.ProjectID, HostID: host.ID, Name: in.Name, Labels: in.Labels, Description: in.Description, Spec: spec,
 	})
 	if err != nil {
-		return fleet.VMView{}, "", nameTaken(err, in.Name, project)
+		return fleet.VMView{}, "", vmNameTakenError(err, in.Name, project)
 	}
 	if boot != nil {
 		vmWithID := fleet.VM{Meta: fleet.Meta{ID: id, Name: in.Name, ProjectID: in.ProjectID}, Spec: spec}
@@ -236,7 +236,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, s
 // queueCreation queues the jobs that create the VM: preparations, definition, and the start if requested. With a child,
 // all of them are jobs of the child's task; otherwise the start is a separate task. It returns the task of the
 // definition.
-func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, first steps, from planned, child fleet.TaskID) (fleet.TaskID, error) {
+func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, first prepSteps, from plannedSource, child fleet.TaskID) (fleet.TaskID, error) {
 	order := func(kind fleet.JobKind) (fleet.TaskID, error) {
 		o := orderOf(vm, kind, fleet.JobArgs{})
 		if child != "" {
@@ -252,10 +252,10 @@ func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 	if err != nil {
 		return "", err
 	}
-	if err := first.queue(ctx, q, a, task); err != nil {
+	if err := first.queuePrepJobs(ctx, q, a, task); err != nil {
 		return "", err
 	}
-	if err := from.queue(ctx, q, a, vm, task); err != nil {
+	if err := from.queueDiskJobs(ctx, q, a, vm, task); err != nil {
 		return "", err
 	}
 	if vm.Spec.Power != fleet.Running {
@@ -268,7 +268,7 @@ func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 }
 
 // nameTaken returns a Conflict with the VM's name and project if err is a unique violation of VM names; otherwise err.
-func nameTaken(err error, name, project string) error {
+func vmNameTakenError(err error, name, project string) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.ConstraintName == "vm_name_taken" {
 		text := fmt.Sprintf("A VM named %q exists in %s already. Choose another name.", name, project)
@@ -289,40 +289,40 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 	if err != nil {
 		return placement.Host{}, err
 	}
-	if err := addRulings(ctx, q, in.meta(), in.Spec.Rules, hosts); err != nil {
+	if err := addRules(ctx, q, in.placementMeta(), in.Spec.Rules, hosts); err != nil {
 		return placement.Host{}, err
 	}
 	for i := range hosts {
 		hosts[i].Overcommit = in.Overcommit
-		offerImages(plans, in.Spec, &hosts[i])
+		addImageSources(plans, in.Spec, &hosts[i])
 	}
 	if in.HostID != "" {
 		if len(hosts) == 0 {
 			checks.Add("hostId", "There is no such host.")
 			return placement.Host{}, checks.Err()
 		}
-		faults := placement.Fit(in.Spec, hosts[0])
+		faults := placement.Faults(in.Spec, hosts[0])
 		for _, f := range faults {
-			checks.Add(f.Field, "%s", faultFor(a, f))
+			checks.Add(f.Field, "%s", faultTextFor(a, f))
 		}
-		if may && slices.ContainsFunc(faults, func(f placement.Fault) bool { return f.Room }) {
+		if may && slices.ContainsFunc(faults, func(f placement.Fault) bool { return f.Overcommittable }) {
 			checks.Add("overcommit", overcommitHint)
 		}
 		if err := checks.Err(); err != nil {
 			return placement.Host{}, err
 		}
-		return hosts[0], allocation(ctx, q, a, in.Spec, hosts[0], fleet.VMSpec{})
+		return hosts[0], checkAllocation(ctx, q, a, in.Spec, hosts[0], fleet.VMSpec{})
 	}
 	choice := placement.Place(in.Spec, hosts)
 	if choice.Host != nil {
-		return *choice.Host, allocation(ctx, q, a, in.Spec, *choice.Host, fleet.VMSpec{})
+		return *choice.Host, checkAllocation(ctx, q, a, in.Spec, *choice.Host, fleet.VMSpec{})
 	}
 	why := choice.WhyPlain
 	if policy.May(a, policy.InfraSee, "") {
 		why = choice.Why
 	}
 	checks.Add("hostId", "%s", why(10))
-	if i := slices.IndexFunc(choice.Refused, func(r placement.Refusal) bool { return r.Room }); may && i >= 0 {
+	if i := slices.IndexFunc(choice.Refused, func(r placement.Refusal) bool { return r.Overcommittable }); may && i >= 0 {
 		hint := hostOvercommitHint
 		if strings.HasPrefix(choice.Refused[i].Field, "spec.disks") {
 			hint = overcommitHint
@@ -340,7 +340,7 @@ const hostOvercommitHint = "To proceed anyway, overcommit the host."
 
 // faultFor returns the fault's text for the actor. Actors without access to hosts get neither host names nor hosts'
 // own error texts.
-func faultFor(a fleet.Actor, f placement.Fault) string {
+func faultTextFor(a fleet.Actor, f placement.Fault) string {
 	if policy.May(a, policy.InfraSee, "") {
 		return f.Message
 	}

@@ -36,7 +36,7 @@ func TestCreateVMWritesSpecAndQueuesJob(t *testing.T) {
 	if got := s.jobs(fleet.SubjectVM(v.ID)); got != "vm.apply queued, vm.start queued" {
 		t.Errorf("jobs: %s", got)
 	}
-	history, err := s.VMEvents(t.Context(), s.member, v.ID)
+	history, err := s.VMHistory(t.Context(), s.member, v.ID)
 	if err != nil || len(history.Audit) != 1 || history.Audit[0].Action != "vm.create" || history.Audit[0].Actor != "mia" || len(history.Jobs) != 2 {
 		t.Errorf("history %+v %v", history, err)
 	}

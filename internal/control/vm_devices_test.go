@@ -14,7 +14,7 @@ import (
 // supportAllFields makes the hosts' agents support all VM fields.
 func (s *projectFixture) supportAllFields(devices string) {
 	s.t.Helper()
-	names, err := json.Marshal(fleet.PartNames())
+	names, err := json.Marshal(fleet.OptionalFieldNames())
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -13,25 +13,25 @@ import (
 )
 
 // newDisks are the disks that an edit adds. They get pools, names and checks like the disks of a new VM.
-type newDisks struct {
-	at   []int        // their indexes in the edited spec
+type addedDiskSet struct {
+	indexes   []int        // their indexes in the edited spec
 	spec fleet.VMSpec // a spec with only these disks
 }
 
 // addedDisks returns the disks of to that the spec was lacks.
-func addedDisks(was, to fleet.VMSpec) newDisks {
-	out := newDisks{}
+func addedDisks(was, to fleet.VMSpec) addedDiskSet {
+	out := addedDiskSet{}
 	for i, d := range to.Disks {
 		if d.Volume == "" || !slices.ContainsFunc(was.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
-			out.at, out.spec.Disks = append(out.at, i), append(out.spec.Disks, d)
+			out.indexes, out.spec.Disks = append(out.indexes, i), append(out.spec.Disks, d)
 		}
 	}
 	return out
 }
 
 // field maps a field of the spec of new disks to the field in the edited spec.
-func (n newDisks) field(name string) string {
-	for k, i := range n.at {
+func (n addedDiskSet) mapField(name string) string {
+	for k, i := range n.indexes {
 		if rest, ok := strings.CutPrefix(name, fmt.Sprintf("spec.disks[%d]", k)); ok {
 			return fmt.Sprintf("spec.disks[%d]%s", i, rest)
 		}
@@ -40,7 +40,7 @@ func (n newDisks) field(name string) string {
 }
 
 // moved renames a refusal's fields to the fields of the edited spec.
-func (n newDisks) moved(err error) error {
+func (n addedDiskSet) mapError(err error) error {
 	wrong, ok := err.(*fleet.Error) //nolint:errorlint // one that is wrapped has no fields
 	if !ok {
 		return err
@@ -48,7 +48,7 @@ func (n newDisks) moved(err error) error {
 	out := *wrong
 	out.Fields = slices.Clone(wrong.Fields)
 	for i := range out.Fields {
-		out.Fields[i].Field = n.field(out.Fields[i].Field)
+		out.Fields[i].Field = n.mapField(out.Fields[i].Field)
 	}
 	return &out
 }
@@ -64,28 +64,28 @@ func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID
 	}
 	fresh := addedDisks(vm.Spec, *to)
 	plans, err := c.planImages(ctx, a, vm.ProjectID, fresh.spec)
-	return plans, fresh.moved(err)
+	return plans, fresh.mapError(err)
 }
 
 // addDisks completes the disks that an edit adds, and returns the steps that must run before the host can create
 // them.
-func addDisks(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (steps, error) {
+func addDisks(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (prepSteps, error) {
 	fresh := addedDisks(old.Spec, *to)
-	if len(fresh.at) == 0 {
-		return steps{}, nil
+	if len(fresh.indexes) == 0 {
+		return prepSteps{}, nil
 	}
 	first, err := fresh.complete(ctx, q, a, old, to, plans, overcommit)
 	if err != nil {
-		return steps{}, fresh.moved(err)
+		return prepSteps{}, fresh.mapError(err)
 	}
 	to.Disks = slices.Clone(to.Disks)
-	for k, i := range fresh.at {
+	for k, i := range fresh.indexes {
 		to.Disks[i] = fresh.spec.Disks[k]
 	}
 	return first, nil
 }
 
-func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (first steps, err error) {
+func (n *addedDiskSet) complete(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (first prepSteps, err error) {
 	var checks fleet.Checks
 	for k := range n.spec.Disks {
 		d := &n.spec.Disks[k]
@@ -106,7 +106,7 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 	if err := checks.Err(); err != nil {
 		return first, err
 	}
-	if err := disksInKinds(ctx, q, a, n.spec.Disks); err != nil {
+	if err := checkDiskKinds(ctx, q, a, n.spec.Disks); err != nil {
 		return first, err
 	}
 	if len(plans) > 0 {
@@ -122,12 +122,12 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 		return first, fleet.Errorf(fleet.Conflict, "The VM's host was removed.")
 	}
 	hosts[0].Overcommit = overcommit
-	offerImages(plans, n.spec, &hosts[0])
-	faults := placement.Fit(n.spec, hosts[0])
+	addImageSources(plans, n.spec, &hosts[0])
+	faults := placement.Faults(n.spec, hosts[0])
 	for _, f := range faults {
-		checks.Add(f.Field, "%s", faultFor(a, f))
+		checks.Add(f.Field, "%s", faultTextFor(a, f))
 	}
-	if policy.May(a, policy.InfraChange, "") && slices.ContainsFunc(faults, func(f placement.Fault) bool { return f.Room }) {
+	if policy.May(a, policy.InfraChange, "") && slices.ContainsFunc(faults, func(f placement.Fault) bool { return f.Overcommittable }) {
 		checks.Add("overcommit", overcommitHint)
 	}
 	if err := checks.Err(); err != nil {
@@ -145,7 +145,7 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 			return first, fleet.Errorf(fleet.Conflict, "The pool already has a volume %s that is not a disk of this VM. Rename or delete that volume.", d.Volume)
 		}
 	}
-	return settleImages(ctx, q, plans, &n.spec, hosts[0])
+	return chooseImageSources(ctx, q, plans, &n.spec, hosts[0])
 }
 
 // checkDetachable refuses the removal of disks that have unfinished jobs. The data of removed disks stays.
@@ -165,7 +165,7 @@ func checkDetachable(ctx context.Context, q *db.Queries, old fleet.VMView, to fl
 	}
 	for _, d := range removed {
 		created := old.Status != nil && slices.ContainsFunc(old.Status.Disks, func(on fleet.DiskState) bool { return on.Volume != nil && *on.Volume == d.Ref() })
-		if why := old.HeldBySnapshots(); created && why != "" {
+		if why := old.WhySnapshotsBlock(); created && why != "" {
 			return fleet.Errorf(fleet.Conflict, "The disk %s stays: %s", d.Volume, why)
 		}
 		if slices.ContainsFunc(moving, func(m fleet.MovingDisk) bool { return m.Disk == d.Ref() }) {

@@ -31,7 +31,7 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 	s.wantRefused("a cache that the agent does not know", fleet.Invalid, "spec.disks[1].cache: An agent that is too old", func() error {
 		return withFieldErrors(disks(func(all []fleet.Disk) []fleet.Disk { all[1].Cache = "none"; return all }))
 	})
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.PartNames())
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.OptionalFieldNames())
 	image, version := s.publishImage(s.nfs, []fleet.HostID{s.h1, s.h2}, "golden.qcow2", "qcow2", 1<<30)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
 		s.addVolume(s.nfs, h, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1073741824,"sha256":"`+digest+`"}`)

@@ -65,25 +65,25 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if err != nil {
 			return j, err
 		}
-		spec, err := sharedOf(ctx, q, disk.PoolID)
+		spec, err := poolSpec(ctx, q, disk.PoolID)
 		if err != nil {
 			return j, err
 		}
-		if !spec.Kind.Is().Files {
+		if !spec.Kind.Info().FilePool {
 			return j, fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which cannot store images. Move the disk to a file pool first.", pool.Name)
 		}
 		if j.ref.Volume, err = freeFile(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
 			return j, err
 		}
 		if j.host, err = findHost(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
-			return j, hideHosts(a, err)
+			return j, withoutHostNames(a, err)
 		}
 		if err := addPendingVersion(ctx, q, a, image, fmt.Sprintf("disk %d of VM %s", i+1, vm.Name), j, spec.Shared); err != nil {
 			return j, err
 		}
 		return j, store.Audit(ctx, q, a, "image.create", fleet.SubjectImage(image), in.Name, fmt.Sprintf("from disk %d of VM %s", i+1, vm.Name))
 	}
-	task, err := c.orderVolumeBy(ctx, fleet.SystemActor, a, disk.PoolID, decide, func(*db.Queries, fleet.TaskID) error { return nil })
+	task, err := c.queueVolumeJobAs(ctx, fleet.SystemActor, a, disk.PoolID, decide, func(*db.Queries, fleet.TaskID) error { return nil })
 	return image, task, err
 }
 
@@ -97,7 +97,7 @@ func projectImage(ctx context.Context, q *db.Queries, a fleet.Actor, project fle
 		return fleet.Errorf(fleet.Conflict, "The project has %d images, which is the maximum. Delete some first.", n)
 	}
 	if err := q.AddImage(ctx, db.AddImageParams{ID: id, ProjectID: &project, Name: in.Name, Description: in.Description, Os: in.OS, CreatedBy: a.Name}); err != nil {
-		return imageNameTaken(err, in.Name)
+		return imageNameTakenError(err, in.Name)
 	}
 	_, err = q.GrantImage(ctx, db.GrantImageParams{ImageID: id, ProjectID: &project, GrantedBy: a.Name})
 	return err
@@ -111,13 +111,13 @@ func diskJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name st
 		err = fleet.Errorf(fleet.Conflict, "The disk is in use (%s). Wait until that has ended.", work)
 	}
 	return volumeJob{
-		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: disk.PoolID, Volume: fleet.CopyName(name, 1, "qcow2")}, audited: true, project: &vm.ProjectID,
-		order: fleet.VolumeOrder{Source: disk.Volume, Flatten: true, TakesBytes: disk.SizeBytes},
+		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: disk.PoolID, Volume: fleet.CopyName(name, 1, "qcow2")}, auditByCaller: true, project: &vm.ProjectID,
+		args: fleet.VolumeParams{Source: disk.Volume, Flatten: true, TakesBytes: disk.SizeBytes},
 	}, err
 }
 
 // hideHosts replaces err with a sentence without host names for actors who do not see hosts.
-func hideHosts(a fleet.Actor, err error) error {
+func withoutHostNames(a fleet.Actor, err error) error {
 	if err == nil || store.SeesHosts(a) || fleet.CodeOf(err) != fleet.Invalid && fleet.CodeOf(err) != fleet.Conflict {
 		return err
 	}

@@ -26,7 +26,7 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	}
 	s.wantRefused("before it is there", fleet.Conflict, "not on its host yet", ask(s.member, disk, "Web"))
 	w := s.work(s.h1, fleet.VMApply)
-	s.stop(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
+	s.finishWith(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
 	s.wantRefused("of a running VM", fleet.Conflict, "Shut the VM down first", ask(s.member, disk, "Web"))
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
 	s.wantRefused("of another project's VM", fleet.NotFound, "no such", ask(s.stranger, disk, "Web"))
@@ -50,7 +50,7 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	}
 	s.finishVolume(s.h1, works[0], `{"sha256":"`+digest+`"}`)
 	v := s.image(s.member, id)
-	if x := v.Newest(); !x.Offered || v.ProjectID != s.red || len(v.Grants) != 1 || v.Grants[0].ProjectID != s.red || x.Copies != nil || x.Source != "" {
+	if x := v.Newest(); !x.Usable || v.ProjectID != s.red || len(v.Grants) != 1 || v.Grants[0].ProjectID != s.red || x.Copies != nil || x.Source != "" {
 		t.Errorf("a member gets %+v", v)
 	}
 	s.wantRefused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.stranger, id); return err })

@@ -99,7 +99,7 @@ func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 // one.
 func applyPart(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
 	if err := changeVM(ctx, q, &vm); err != nil {
-		return vm, "", nameTaken(err, vm.Name, vm.ProjectName)
+		return vm, "", vmNameTakenError(err, vm.Name, vm.ProjectName)
 	}
 	order := orderOf(vm, fleet.VMApply, fleet.JobArgs{})
 	if child != "" {
@@ -119,12 +119,12 @@ func applyPart(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVie
 // checkNewDisk refuses a disk whose name is taken, or that the VM's host cannot create.
 func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, d fleet.Disk, in NewDisk) error {
 	var checks fleet.Checks
-	spec, err := sharedOf(ctx, q, d.PoolID)
+	spec, err := poolSpec(ctx, q, d.PoolID)
 	if err != nil {
 		return err
 	}
 	d.CheckVolume(&checks, "volume", in.Volume, spec.Kind)
-	if !spec.Kind.Is().Makes {
+	if !spec.Kind.Info().CreatesVolumes {
 		return fleet.Errorf(fleet.Conflict, "The disk %s is in a pool in which Quantix cannot make volumes. Detach the disk.", d.Volume)
 	}
 	if in.Clone && d.Image == nil {
@@ -152,8 +152,8 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
-	for _, f := range placement.Fit(fleet.VMSpec{Firmware: vm.Spec.Firmware, Disks: []fleet.Disk{d}}, hosts[0]) {
-		checks.Add(strings.TrimPrefix(f.Field, "spec.disks[0]."), "%s", faultFor(a, f))
+	for _, f := range placement.Faults(fleet.VMSpec{Firmware: vm.Spec.Firmware, Disks: []fleet.Disk{d}}, hosts[0]) {
+		checks.Add(strings.TrimPrefix(f.Field, "spec.disks[0]."), "%s", faultTextFor(a, f))
 	}
 	if err := checks.Err(); err != nil || d.Image == nil {
 		return err

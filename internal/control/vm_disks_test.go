@@ -37,7 +37,7 @@ func TestDiskIsCreatedOnce(t *testing.T) {
 	a, b, foreign := fleet.Volref{PoolID: "p", Volume: "a.qcow2"}, fleet.Volref{PoolID: "p", Volume: "b.qcow2"}, fleet.Volref{PoolID: "p", Volume: "other.qcow2"}
 	r.exec(`UPDATE vms SET spec = spec || '{"disks":[{"poolId":"p","volume":"a.qcow2"},{"poolId":"p","volume":"b.qcow2"}]}' WHERE id = $1`, id)
 	job := r.claim()[0]
-	if len(job.Made) != 0 || job.Project == "" {
+	if len(job.CreatedDisks) != 0 || job.Project == "" {
 		t.Fatalf("the job of a VM not yet created: %+v", job)
 	}
 	disks := func(refs ...*fleet.Volref) fleet.VMStatus {
@@ -55,7 +55,7 @@ func TestDiskIsCreatedOnce(t *testing.T) {
 	r.report("none", wire.VMReport{ID: id, Generation: 1, Status: disks()}) // a disk that was reported once counts as created
 	r.report("gone")
 	r.queue(id, fleet.VMStart)
-	if made := r.claim()[0].Made; len(made) != 2 || made[0] != a || made[1] != b {
+	if made := r.claim()[0].CreatedDisks; len(made) != 2 || made[0] != a || made[1] != b {
 		t.Fatalf("the job names these disks as created: %+v", made)
 	}
 }
@@ -80,7 +80,7 @@ func TestStartRefusedWhenDiskMissing(t *testing.T) {
 	}
 	for a, words := range map[*fleet.Actor]string{&chief: "is not on h1", &s.member: "is missing on its host"} {
 		o, err := s.Overview(t.Context(), *a)
-		if err != nil || len(o.Attention) != 1 || !strings.Contains(o.Attention[0].Text, words) || o.VMsInNeed != 1 {
+		if err != nil || len(o.Attention) != 1 || !strings.Contains(o.Attention[0].Text, words) || o.VMsNeedingAttention != 1 {
 			t.Errorf("the dashboard of %s: %+v %v", a.Name, o.Attention, err)
 		}
 	}

@@ -58,10 +58,10 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if err := checkAccepted(old, vm); err != nil {
 			return err
 		}
-		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, typed, policy.May(a, policy.InfraChange, "")); err != nil {
+		if err := checkEdit(ctx, q, a, c.macPrefix(), old, &vm, typed, policy.May(a, policy.InfraChange, "")); err != nil {
 			return err
 		}
-		if err := settleFirstBoot(ctx, q, old.VM, vm.VM); err != nil {
+		if err := applyFirstBootEdit(ctx, q, old.VM, vm.VM); err != nil {
 			return err
 		}
 		vm, job, err = applyChange(ctx, q, a, vm, "vm.accept-drift", strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
@@ -84,12 +84,12 @@ func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec
 			return "", vm.Spec, fleet.Errorf(fleet.Conflict, "The drift of %s cannot be accepted: Quantix has no such setting. Reapply Quantix's definition, or leave the drift.", field)
 		case field == "name":
 			if json.Unmarshal(d.Take, &name) != nil {
-				return "", vm.Spec, unreadable(field)
+				return "", vm.Spec, invalidHostValueError(field)
 			}
 		default:
 			f, ok := fleet.FieldOf(field)
-			if !ok || f.Take(&spec, d.Take) != nil {
-				return "", vm.Spec, unreadable(field)
+			if !ok || f.Decode(&spec, d.Take) != nil {
+				return "", vm.Spec, invalidHostValueError(field)
 			}
 		}
 	}
@@ -101,7 +101,7 @@ func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec
 	return name, spec, nil
 }
 
-func unreadable(field string) error {
+func invalidHostValueError(field string) error {
 	return fleet.Errorf(fleet.Conflict, "The host's value of %s is not valid for a VM. Reapply Quantix's definition, or change the value on the host.", field)
 }
 

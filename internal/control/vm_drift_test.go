@@ -19,7 +19,7 @@ func (s *projectFixture) driftedVM(name string, drift ...fleet.Drift) fleet.VMVi
 
 func TestDriftNeedsAttentionAndIsFiltered(t *testing.T) {
 	s := newProjectFixture(t)
-	v := s.driftedVM("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")})
+	v := s.driftedVM("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: rawJSON("3")})
 	offline := s.driftedVM("silent", fleet.Drift{Field: "name", Applied: "silent", Actual: "loud"})
 	s.exec(`UPDATE vms SET host_id = $1 WHERE id = $2`, s.h2, offline.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
@@ -73,14 +73,14 @@ func TestDriftNeedsAttentionAndIsFiltered(t *testing.T) {
 	}
 }
 
-func raw(text string) json.RawMessage { return json.RawMessage(text) }
+func rawJSON(text string) json.RawMessage { return json.RawMessage(text) }
 
 func TestAcceptDriftWritesHostValuesToSpec(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.driftedVM("web",
-		fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")},
-		fleet.Drift{Field: "memoryMiB", Applied: "256 MiB", Actual: "512 MiB", Take: raw("512")},
-		fleet.Drift{Field: "name", Applied: "web", Actual: "shop", Take: raw(`"shop"`)},
+		fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: rawJSON("3")},
+		fleet.Drift{Field: "memoryMiB", Applied: "256 MiB", Actual: "512 MiB", Take: rawJSON("512")},
+		fleet.Drift{Field: "name", Applied: "web", Actual: "shop", Take: rawJSON(`"shop"`)},
 		fleet.Drift{Field: "watchdog", Applied: "none", Actual: "/dev/watchdog of h1"})
 	take := func(a fleet.Actor, seen map[string]string) error {
 		_, _, err := s.AcceptDrift(t.Context(), a, v.ID, seen)
@@ -110,16 +110,16 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 	other := s.vm("db", fleet.Stopped)
 	s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:07")+` WHERE id = $1`, other.ID)
 	for says, drift := range map[string]fleet.Drift{
-		"at most 16 TiB":            {Field: "memoryMiB", Take: raw("99999999999")},
-		"16384 MiB of memory in":    {Field: "memoryMiB", Take: raw("1000000")},
-		"Give 1 to":                 {Field: "cpus", Take: raw("0")},
-		"A name has":                {Field: "name", Take: raw(`"../x"`)},
-		"is not defined in Quantix": {Field: "disks", Take: raw(`[{"poolId":"p","volume":"theirs.qcow2","sizeBytes":1}]`)},
-		"no bridge \"br-secret\"":   {Field: "nics", Take: raw(`[{"bridge":"br-secret","mac":"52:54:00:00:00:09"}]`)},
-		"without an address":        {Field: "nics", Take: raw(`[{"network":"default"}]`)},
-		"Another VM has this":       {Field: "nics", Take: raw(`[{"network":"default","mac":"52:54:00:00:00:07"}]`)},
-		"There is no such pool":     {Field: "iso", Take: raw(`{"poolId":"p","volume":"cd.iso"}`)},
-		"Firmware is \"bios\"":      {Field: "firmware", Take: raw(`"coreboot"`)},
+		"at most 16 TiB":            {Field: "memoryMiB", Take: rawJSON("99999999999")},
+		"16384 MiB of memory in":    {Field: "memoryMiB", Take: rawJSON("1000000")},
+		"Give 1 to":                 {Field: "cpus", Take: rawJSON("0")},
+		"A name has":                {Field: "name", Take: rawJSON(`"../x"`)},
+		"is not defined in Quantix": {Field: "disks", Take: rawJSON(`[{"poolId":"p","volume":"theirs.qcow2","sizeBytes":1}]`)},
+		"no bridge \"br-secret\"":   {Field: "nics", Take: rawJSON(`[{"bridge":"br-secret","mac":"52:54:00:00:00:09"}]`)},
+		"without an address":        {Field: "nics", Take: rawJSON(`[{"network":"default"}]`)},
+		"Another VM has this":       {Field: "nics", Take: rawJSON(`[{"network":"default","mac":"52:54:00:00:00:07"}]`)},
+		"There is no such pool":     {Field: "iso", Take: rawJSON(`{"poolId":"p","volume":"cd.iso"}`)},
+		"Firmware is \"bios\"":      {Field: "firmware", Take: rawJSON(`"coreboot"`)},
 	} {
 		drift.Actual = "now"
 		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
@@ -129,10 +129,10 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 		})
 	}
 	for says, drift := range map[string]fleet.Drift{
-		"not valid for a VM":  {Field: "cpus", Take: raw(`"three"`)},
-		"not valid for a":     {Field: "secret", Take: raw(`1`)},
-		"cannot be accepted":  {Field: "power", Take: raw(`"running"`)},
-		"exists in red alrea": {Field: "name", Take: raw(`"db"`)},
+		"not valid for a VM":  {Field: "cpus", Take: rawJSON(`"three"`)},
+		"not valid for a":     {Field: "secret", Take: rawJSON(`1`)},
+		"cannot be accepted":  {Field: "power", Take: rawJSON(`"running"`)},
+		"exists in red alrea": {Field: "name", Take: rawJSON(`"db"`)},
 	} {
 		drift.Actual = "now"
 		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
@@ -146,7 +146,7 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 // Accepting drift of disks covers only the fields that an edit can change.
 func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 	s := newProjectFixture(t)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.PartNames())
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.OptionalFieldNames())
 	v, _ := s.vmWithMissingDisk("web")
 	say := func(change func([]fleet.Disk) []fleet.Disk) error {
 		disks, err := json.Marshal(change(slices.Clone(v.Spec.Disks)))
@@ -180,7 +180,7 @@ func TestTenantAcceptsOnlyGrantedNetworks(t *testing.T) {
 		"is not open to this project":                     `[{"bridge":"br0","mac":"52:54:00:00:00:09"}]`,
 		"MAC addresses chosen in this project must begin": `[{"network":"default","mac":"52:54:00:00:00:09"}]`,
 	} {
-		drift := fleet.Drift{Field: "nics", Actual: "now", Take: raw(nic)}
+		drift := fleet.Drift{Field: "nics", Actual: "now", Take: rawJSON(nic)}
 		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
 		if says == "is not open to this project" { // the VM already had this NIC
 			s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:09")+` WHERE id = $1`, v.ID)

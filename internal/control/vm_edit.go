@@ -43,7 +43,7 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	var vm fleet.VMView
 	var job fleet.TaskID
 	err = c.store.Tx(ctx, func(q *db.Queries) (err error) {
-		_, vm, job, err = updateVM(ctx, q, a, c.macs(), id, in, "")
+		_, vm, job, err = updateVM(ctx, q, a, c.macPrefix(), id, in, "")
 		return err
 	})
 	if err != nil {
@@ -59,19 +59,19 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 		return old, vm, "", err
 	}
 	if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
-		return old, vm, "", changedMeanwhile("VM", old.Generation, in.IfGeneration)
+		return old, vm, "", changedMeanwhileError("VM", old.Generation, in.IfGeneration)
 	}
 	if ok, why := old.Allows(fleet.ActEdit); !ok {
 		return old, vm, "", fleet.Errorf(fleet.Conflict, "%s", why)
 	}
-	if in.Spec, err = in.spec(old); err != nil {
+	if in.Spec, err = in.editedSpec(old); err != nil {
 		return old, vm, "", err
 	}
-	vm = in.on(old)
-	if err := settleModel(ctx, q, &vm.Spec); err != nil {
+	vm = in.applyTo(old)
+	if err := resolveCPUModel(ctx, q, &vm.Spec); err != nil {
 		return old, vm, "", err
 	}
-	vm.Spec.HostDevices = withHost(vm.Spec.HostDevices, old.HostID)
+	vm.Spec.HostDevices = fillHost(vm.Spec.HostDevices, old.HostID)
 	if vm.Spec.Rules, err = allRules(a, old.Spec.Rules, vm.Spec.Rules); err != nil {
 		return old, vm, "", err
 	}
@@ -99,21 +99,21 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 	if err := checkDetachable(ctx, q, old, vm.Spec); err != nil {
 		return old, vm, "", err
 	}
-	if err := settleFirstBoot(ctx, q, old.VM, vm.VM); err != nil {
+	if err := applyFirstBootEdit(ctx, q, old.VM, vm.VM); err != nil {
 		return old, vm, "", err
 	}
-	if vm, job, err = applyPart(ctx, q, a, vm, in.editName(), describeChanges(old.Diff(vm.VM))+overcommitted(in.Overcommit), child); err != nil {
+	if vm, job, err = applyPart(ctx, q, a, vm, in.auditAction(), describeChanges(old.Diff(vm.VM))+overcommitted(in.Overcommit), child); err != nil {
 		return old, vm, "", err
 	}
-	return old, vm, job, first.queue(ctx, q, a, job)
+	return old, vm, job, first.queuePrepJobs(ctx, q, a, job)
 }
 
-func changedMeanwhile(resource string, now, had int64) error {
+func changedMeanwhileError(resource string, now, had int64) error {
 	return fleet.Errorf(fleet.Conflict, "Somebody changed this %s meanwhile (generation %d, you had %d). Reload and try again.", resource, now, had)
 }
 
 // on returns the VM with the changes applied.
-func (in UpdateVM) on(vm fleet.VMView) fleet.VMView {
+func (in UpdateVM) applyTo(vm fleet.VMView) fleet.VMView {
 	if in.Name != nil {
 		vm.Name = *in.Name
 	}
@@ -148,13 +148,13 @@ func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 	}
 	for _, c := range changes {
 		switch {
-		case c.When == fleet.Never && shrinks(old, vm, c.Field):
+		case c.When == fleet.WhenNever && shrinksDisk(old, vm, c.Field):
 			checks.Add(c.Field+".sizeBytes", "Disks cannot shrink: %s.", c.Words)
-		case c.When == fleet.Never && fixed(c.Field) != "":
-			checks.Add(c.Field, "This cannot be changed by an edit (%s): %s.", c.Words, fixed(c.Field))
-		case c.When == fleet.Never:
+		case c.When == fleet.WhenNever && reasonNotEditable(c.Field) != "":
+			checks.Add(c.Field, "This cannot be changed by an edit (%s): %s.", c.Words, reasonNotEditable(c.Field))
+		case c.When == fleet.WhenNever:
 			checks.Add(c.Field, "This cannot be changed by an edit: %s.", c.Words)
-		case c.When == fleet.PowerOff:
+		case c.When == fleet.WhenPoweredOff:
 			checks.Add(c.Field, "This can be changed only while the VM is off: %s. Shut it down first.", c.Words)
 		}
 		switch c.Field {
@@ -173,9 +173,9 @@ func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 }
 
 // fixed returns the reason why an edit cannot change the field; empty: no specific reason.
-func fixed(field string) string {
+func reasonNotEditable(field string) string {
 	f, _ := fleet.FieldOf(strings.TrimPrefix(field, "spec."))
-	return f.Fixed
+	return f.FixedReason
 }
 
 func describeChanges(changes []fleet.Change) string {
@@ -209,14 +209,14 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	needed := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
 	// The sums of allocated memory and CPUs are known while the host is offline; other host facts are not.
 	needsHost := isFresh("spec.firmware")
-	for _, f := range fleet.Parts() {
-		if isChanged("spec."+f.Name) && !f.Default(vm.Spec) && !f.Portal {
+	for _, f := range fleet.OptionalFields() {
+		if isChanged("spec."+f.Name) && !f.Default(vm.Spec) && !f.PortalOnly {
 			f.Copy(&needed, vm.Spec)
 			needsHost = true
 		}
 	}
 	disks := changedDiskFields(old.Spec, vm.Spec)
-	needsHost = needsHost || len(disks.Used()) > 0
+	needsHost = needsHost || len(disks.UsedFields()) > 0
 	for i, n := range entered {
 		if isFresh(fmt.Sprintf("spec.nics[%d]", i)) {
 			needed.NICs[i], needsHost = changedNIC(old.Spec.NICs, n), true
@@ -263,9 +263,9 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	}
 	returnCapacity(&hosts[0], removed)
 	var checks fleet.Checks
-	for _, f := range append(placement.Fit(needed, hosts[0]), placement.FitParts(disks, hosts[0])...) {
+	for _, f := range append(placement.Faults(needed, hosts[0]), placement.FieldFaults(disks, hosts[0])...) {
 		if isFresh(f.Field) || needsHost && f.Field == "hostId" {
-			checks.Add(f.Field, "%s", faultFor(a, f))
+			checks.Add(f.Field, "%s", faultTextFor(a, f))
 		}
 	}
 	if err := checks.Err(); err != nil {
@@ -275,21 +275,21 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 		return err
 	}
 	hosts[0].Overcommit = overcommit
-	return allocation(ctx, q, a, needed, hosts[0], old.Spec)
+	return checkAllocation(ctx, q, a, needed, hosts[0], old.Spec)
 }
 
 // checkReserved refuses new values of fields that only administrators may set.
 func checkReserved(a fleet.Actor, was, edited fleet.VMSpec) error {
 	var checks fleet.Checks
-	for _, f := range fleet.Parts() {
+	for _, f := range fleet.OptionalFields() {
 		switch {
-		case f.Reserved == "" || policy.May(a, policy.InfraChange, ""):
-		case f.Holds != nil:
-			for _, at := range f.Holds(was, edited) {
-				checks.Add("spec."+at, "Only those who may change infrastructure may choose this value of %s: %s.", f.Type, f.Reserved)
+		case f.ReservedReason == "" || policy.May(a, policy.InfraChange, ""):
+		case f.ReservedPaths != nil:
+			for _, at := range f.ReservedPaths(was, edited) {
+				checks.Add("spec."+at, "Only those who may change infrastructure may choose this value of %s: %s.", f.Type, f.ReservedReason)
 			}
 		case !f.Default(edited) && !f.Same(was, edited):
-			checks.Add("spec."+f.Name, "Only those who may change infrastructure may choose %s: %s.", f.Type, f.Reserved)
+			checks.Add("spec."+f.Name, "Only those who may change infrastructure may choose %s: %s.", f.Type, f.ReservedReason)
 		}
 	}
 	return checks.Err()

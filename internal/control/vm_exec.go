@@ -14,8 +14,8 @@ import (
 )
 
 // storeRun stores a program to run: the public part with the task, and the complete input encrypted until the job ends.
-func (c *Control) storeRun(ctx context.Context, q *db.Queries, task fleet.TaskID, vm fleet.VMID, in GuestOrder, seconds int) error {
-	text, err := json.Marshal(in.runs())
+func (c *Control) storeRun(ctx context.Context, q *db.Queries, task fleet.TaskID, vm fleet.VMID, in GuestRequest, seconds int) error {
+	text, err := json.Marshal(in.program())
 	if err != nil {
 		return err
 	}

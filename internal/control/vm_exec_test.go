@@ -20,8 +20,8 @@ func (s *projectFixture) vmAllowingPrograms(name string) fleet.VMView {
 	return s.get(v.ID)
 }
 
-func runs(program string, seconds int, args ...string) control.GuestOrder {
-	return control.GuestOrder{Action: fleet.ActExec, Program: program, Args: args, Seconds: seconds}
+func execRequest(program string, seconds int, args ...string) control.GuestRequest {
+	return control.GuestRequest{Action: fleet.ActExec, Program: program, Args: args, Seconds: seconds}
 }
 
 // Invalid programs are refused at their field or with a reason, and nothing is written.
@@ -29,33 +29,33 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	v, shut := s.vmAllowingPrograms("web"), s.vmWithGuestAgent("db")
 	for name, c := range map[string]struct {
-		in   control.GuestOrder
+		in   control.GuestRequest
 		says string
 	}{
-		"nothing":             {runs("", 30), "Enter a program, such as /usr/bin/systemctl."},
-		"two lines":           {runs("ls\nrm", 30), "one line"},
-		"a NUL":               {runs("ls\x00", 30), "one line"},
-		"an escape":           {runs("\x1bls", 30), "one line"},
-		"blanks around":       {runs(" ls", 30), "spaces"},
-		"a path that is long": {runs(strings.Repeat("a", 256), 30), "one line"},
-		"no text":             {runs("\xff", 30), "one line"},
-		"too many arguments":  {runs("ls", 30, slices.Repeat([]string{"a"}, 65)...), "64 arguments"},
-		"arguments too long":  {runs("ls", 30, strings.Repeat("a", 8<<10+1)), "8192 bytes"},
-		"an argument's NUL":   {runs("ls", 30, "hush\x00"), "without NUL"},
-		"an argument no text": {runs("ls", 30, "hush\xff"), "without NUL"},
-		"for less than none":  {runs("ls", -1), "1 to 300"},
-		"for an hour":         {runs("ls", 3600), "1 to 300"},
-		"for ever":            {runs("ls", 1<<60), "1 to 300"},
+		"nothing":             {execRequest("", 30), "Enter a program, such as /usr/bin/systemctl."},
+		"two lines":           {execRequest("ls\nrm", 30), "one line"},
+		"a NUL":               {execRequest("ls\x00", 30), "one line"},
+		"an escape":           {execRequest("\x1bls", 30), "one line"},
+		"blanks around":       {execRequest(" ls", 30), "spaces"},
+		"a path that is long": {execRequest(strings.Repeat("a", 256), 30), "one line"},
+		"no text":             {execRequest("\xff", 30), "one line"},
+		"too many arguments":  {execRequest("ls", 30, slices.Repeat([]string{"a"}, 65)...), "64 arguments"},
+		"arguments too long":  {execRequest("ls", 30, strings.Repeat("a", 8<<10+1)), "8192 bytes"},
+		"an argument's NUL":   {execRequest("ls", 30, "hush\x00"), "without NUL"},
+		"an argument no text": {execRequest("ls", 30, "hush\xff"), "without NUL"},
+		"for less than none":  {execRequest("ls", -1), "1 to 300"},
+		"for an hour":         {execRequest("ls", 3600), "1 to 300"},
+		"for ever":            {execRequest("ls", 1<<60), "1 to 300"},
 	} {
-		s.wantRefused(name, fleet.Invalid, c.says, s.ask(chief, v.ID, c.in))
+		s.wantRefused(name, fleet.Invalid, c.says, s.guestRequest(chief, v.ID, c.in))
 	}
-	ls := runs("ls", 0)
-	s.wantRefused("where no policy allows it", fleet.Conflict, "policy allows no programs", s.ask(chief, shut.ID, ls))
-	s.wantRefused("a viewer of the VM", fleet.Forbidden, "", s.ask(s.viewer, v.ID, ls))
-	s.wantRefused("of another project", fleet.NotFound, "", s.ask(s.stranger, v.ID, ls))
-	s.wantRefused("in a VM that is off", fleet.Conflict, "not running", s.ask(chief, s.vm("off", fleet.Stopped).ID, ls))
+	ls := execRequest("ls", 0)
+	s.wantRefused("where no policy allows it", fleet.Conflict, "policy allows no programs", s.guestRequest(chief, shut.ID, ls))
+	s.wantRefused("a viewer of the VM", fleet.Forbidden, "", s.guestRequest(s.viewer, v.ID, ls))
+	s.wantRefused("of another project", fleet.NotFound, "", s.guestRequest(s.stranger, v.ID, ls))
+	s.wantRefused("in a VM that is off", fleet.Conflict, "not running", s.guestRequest(chief, s.vm("off", fleet.Stopped).ID, ls))
 	s.exec(`UPDATE vms SET status = status - 'policy' WHERE id = $1`, v.ID)
-	s.wantRefused("before the host has applied the policy", fleet.Conflict, "does not know yet", s.ask(chief, v.ID, ls))
+	s.wantRefused("before the host has applied the policy", fleet.Conflict, "does not know yet", s.guestRequest(chief, v.ID, ls))
 	if n := s.count("guest_runs") + s.count("guest_secrets"); n != 0 {
 		t.Errorf("refused requests left %d rows", n)
 	}
@@ -91,12 +91,12 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	h1 := s.agentSession(s.h1)
 	v := s.vmAllowingPrograms("web")
 	const secret = "correct horse battery"
-	order := runs("/usr/bin/mysql", 0, "-p", secret)
+	order := execRequest("/usr/bin/mysql", 0, "-p", secret)
 	task, err := s.ActGuest(ctx, s.member, v.ID, order)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("a second request", fleet.Conflict, "Another program", s.ask(chief, v.ID, order))
+	s.wantRefused("a second request", fleet.Conflict, "Another program", s.guestRequest(chief, v.ID, order))
 	if at := s.tablesContaining(secret); at != "" {
 		t.Errorf("an argument is in %s", at)
 	}
@@ -104,11 +104,11 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 		t.Errorf("the audit has %d lines", n)
 	}
 	run, err := s.GuestRun(ctx, s.member, task.ID)
-	if err != nil || run.Program != "/usr/bin/mysql" || run.Args != 2 || run.Seconds != fleet.UsualExec || run.Output != nil {
+	if err != nil || run.Program != "/usr/bin/mysql" || run.Args != 2 || run.Seconds != fleet.DefaultExec || run.Output != nil {
 		t.Errorf("the task's program is %+v, %v", run, err)
 	}
 	w := s.claimUntil(h1, fleet.VMExec)
-	if g := w.Args.Guest; g == nil || g.Program != "/usr/bin/mysql" || g.Seconds != fleet.UsualExec {
+	if g := w.Args.Guest; g == nil || g.Program != "/usr/bin/mysql" || g.Seconds != fleet.DefaultExec {
 		t.Errorf("the host is requested %+v", w.Args)
 	}
 	got, err := s.GuestSecret(ctx, h1, w.ID)
@@ -117,7 +117,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	}
 	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h1.HostID)
 	said := fleet.GuestOutput{ExitCode: 1, Stdout: "a\n\u202eb\x00", Stderr: strings.Repeat("é", fleet.MaxGuestOutput)}
-	fin := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finished.Add(1), Outcome: wire.Failed, Error: "The program ended with exit code 1.", Output: &said}
+	fin := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finishSeq.Add(1), Outcome: wire.Failed, Error: "The program ended with exit code 1.", Output: &said}
 	if err := wire.Fit(&fin); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	if n, k := s.count("guest_runs"), s.count("guest_secrets"); n != fleet.MaxGuestRuns || k != 0 {
 		t.Errorf("%d runs and %d secrets are kept", n, k)
 	}
-	if other, err := s.ActGuest(ctx, s.member, v.ID, control.GuestOrder{Action: fleet.ActTrim}); err == nil {
+	if other, err := s.ActGuest(ctx, s.member, v.ID, control.GuestRequest{Action: fleet.ActTrim}); err == nil {
 		s.wantRefused("a task without a program", fleet.NotFound, "runs no program", func() error { _, err := s.GuestRun(ctx, chief, other.ID); return err })
 	} else {
 		t.Error(err)
@@ -181,8 +181,8 @@ func TestRestartNamesTheRunToEnd(t *testing.T) {
 	if err := act(a.ID)(); err != nil {
 		t.Fatal(err)
 	}
-	if now := s.get(a.ID); now.Ordered != fleet.Running || now.Spec.Power != fleet.Running || now.Phase != fleet.PhaseStarting {
-		t.Errorf("the VM is %s, with the requested power state %q", now.Phase, now.Ordered)
+	if now := s.get(a.ID); now.RequestedPower != fleet.Running || now.Spec.Power != fleet.Running || now.Phase != fleet.PhaseStarting {
+		t.Errorf("the VM is %s, with the requested power state %q", now.Phase, now.RequestedPower)
 	}
 	if w := s.claimUntil(h1, fleet.VMRestart); w.Args.Run == nil || !w.Args.Run.Equal(at) || w.VM.Spec.Power != fleet.Running {
 		t.Errorf("the host is requested %+v", w.Args)
@@ -246,11 +246,11 @@ func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	asked("after the first", app)
 	s.endJob(app.ID, "done")
 	asked("within the wait")
-	s.settledAs(task.ID, fleet.JobRunning, 66, fleet.Steps{Queued: 1, Done: 1, Failed: 1})
+	s.wantTask(task.ID, fleet.JobRunning, 66, fleet.Steps{Queued: 1, Done: 1, Failed: 1})
 	s.exec(`UPDATE tasks SET ended_at = ended_at - interval '11 minutes' WHERE parent_id = $1 AND ended_at IS NOT NULL`, task.ID)
 	asked("after it", db)
 	s.endJob(db.ID, "done")
-	s.settledAs(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 2, Failed: 1})
+	s.wantTask(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 2, Failed: 1})
 
 	for _, v := range []fleet.VMView{db, app, web} {
 		s.reportPower(v.ID, fleet.Stopped)

@@ -25,7 +25,7 @@ func unfilteredNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NI
 	if len(ids) == 0 {
 		return out, nil
 	}
-	rows, err := q.BareNetworks(ctx, db.BareNetworksParams{Ids: ids, Modes: fleet.BareModes()})
+	rows, err := q.BareNetworks(ctx, db.BareNetworksParams{Ids: ids, Modes: fleet.UnfilteredModes()})
 	for _, r := range rows {
 		out[r.ID] = r.Name
 	}
@@ -35,7 +35,7 @@ func unfilteredNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NI
 // unfiltered returns the NIC for a network without traffic filters. New security groups or anti-spoofing are refused,
 // because they would have no effect; a NIC already on the network keeps its settings. Anti-spoofing that the NIC has
 // from its former network is switched off.
-func unfiltered(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.NIC) fleet.NIC {
+func withoutFilters(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.NIC) fleet.NIC {
 	if was != nil && was.NetworkID == n.NetworkID {
 		if n.AntiSpoofing == nil {
 			n.AntiSpoofing = was.AntiSpoofing
@@ -48,7 +48,7 @@ func unfiltered(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.
 	if len(n.SecurityGroups) > 0 {
 		c.Add(fmt.Sprintf("spec.nics[%d].securityGroups", i), why, network, "a security group")
 	}
-	if n.Guarded() && (was == nil || !was.Guarded()) {
+	if n.HasAntiSpoofing() && (was == nil || !was.HasAntiSpoofing()) {
 		c.Add(fmt.Sprintf("spec.nics[%d].antiSpoofing", i), why, network, "anti-spoofing")
 	}
 	off := false
@@ -75,16 +75,16 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 		k := slices.IndexFunc(old, func(o fleet.NIC) bool { return n.MAC != "" && strings.EqualFold(o.MAC, n.MAC) })
 		if name := bare[n.NetworkID]; name != "" {
 			if k >= 0 {
-				nics[i] = unfiltered(&checks, i, name, n, &old[k])
+				nics[i] = withoutFilters(&checks, i, name, n, &old[k])
 			} else {
-				nics[i] = unfiltered(&checks, i, name, n, nil)
+				nics[i] = withoutFilters(&checks, i, name, n, nil)
 			}
 			continue
 		}
 		if k >= 0 && bare[old[k].NetworkID] != "" {
 			k = -1 // the old network had no filters, so treat it as a new NIC
 		}
-		was := k >= 0 && old[k].Guarded()
+		was := k >= 0 && old[k].HasAntiSpoofing()
 		// A port group's permission to use other addresses ends when the NIC leaves the port group: treat it as a new
 		// NIC.
 		fresh := k < 0 || old[k].DefaultAntiSpoofing && (old[k].NetworkID != n.NetworkID || old[k].PortGroup != n.PortGroup)
@@ -92,9 +92,9 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 		if k >= 0 {
 			before = &old[k]
 		}
-		n = n.Defaulted(before, defaults[portGroupKey{n.NetworkID, n.PortGroup}])
+		n = n.WithPortGroupDefaults(before, defaults[portGroupKey{n.NetworkID, n.PortGroup}])
 		nics[i] = n
-		guard := n.Guarded()
+		guard := n.HasAntiSpoofing()
 		if n.AntiSpoofing == nil {
 			guard = was || fresh && !runs
 		}
@@ -107,7 +107,7 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 		}
 		groups = append(groups, n.SecurityGroups...)
 	}
-	usable, err := assign.HeldSecurityGroups(ctx, q, project, groups)
+	usable, err := assign.UsableSecurityGroups(ctx, q, project, groups)
 	if err != nil {
 		return err
 	}

@@ -14,18 +14,18 @@ import (
 )
 
 // From is the source of new VMs besides images in the spec: a template, a VM or an appliance.
-type From struct {
+type VMSource struct {
 	TemplateID fleet.TemplateID        `json:"templateId,omitempty"`
 	VersionID  fleet.TemplateVersionID `json:"versionId,omitempty" doc:"The template's version; empty: the newest one that is not deprecated"`
 	Full       bool                    `json:"full,omitempty" doc:"Make full copies of the template's disks instead of overlays; only without a spec"`
 	VMID       fleet.VMID              `json:"vmId,omitempty" doc:"The source VM: new VMs get full copies of its disks, on its host. The disks of a running VM are copied from a temporary snapshot. In a spec, the disks name the destination pools"`
 	SnapshotID fleet.SnapshotID        `json:"snapshotId,omitempty" doc:"A snapshot of the source VM, which may be running: the disks are copied in the snapshot's state. All other settings are the VM's current ones"`
-	Appliance  *OfAppliance            `json:"appliance,omitempty" doc:"A file in a pool: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI. The VM gets the file's disks, converted, in the file's sequence. Without a spec the VM is as the file proposes, with each NIC on the network of the same name, or else on the project's default network"`
+	Appliance  *ApplianceFile            `json:"appliance,omitempty" doc:"A file in a pool: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI. The VM gets the file's disks, converted, in the file's sequence. Without a spec the VM is as the file proposes, with each NIC on the network of the same name, or else on the project's default network"`
 	PoolID     fleet.PoolID            `json:"poolId,omitempty" doc:"The pool for all disks; empty: each disk's pool in the template or source VM. Only without a spec"`
 }
 
 // planned is the source of a new VM, as read before the transaction.
-type planned struct {
+type plannedSource struct {
 	images     []imagePlan
 	vm         *fleet.VMView    // the VM whose disks are copied, or nil
 	snapshotID fleet.SnapshotID // the snapshot to copy from; empty: the current state
@@ -37,13 +37,13 @@ type planned struct {
 
 // planFrom completes the input from the source, and finds the images for the disks. It is idempotent: with its output
 // as input, it returns the same output.
-func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in CreateVM) (CreateVM, planned, error) {
-	from := planned{id: id}
+func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in CreateVM) (CreateVM, plannedSource, error) {
+	from := plannedSource{id: id}
 	var err error
 	if in.From != nil {
 		var checks fleet.Checks
 		switch at := *in.From; {
-		case at.sources() != 1:
+		case at.countSources() != 1:
 			checks.Add("from", "Name a template, a VM or an appliance.")
 			err = checks.Err()
 		case at.SnapshotID != "" && at.VMID == "":
@@ -77,7 +77,7 @@ func specEmpty(s fleet.VMSpec) bool {
 	return s.CPUs == 0 && s.MemoryMiB == 0 && s.Firmware == "" && len(s.Disks)+len(s.NICs) == 0
 }
 
-func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM, from *planned) error {
+func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM, from *plannedSource) error {
 	var checks fleet.Checks
 	v, err := c.GetTemplate(ctx, a, in.From.TemplateID)
 	if fleet.CodeOf(err) == fleet.NotFound || err == nil && !v.OpenTo(in.ProjectID) && !policy.May(a, policy.InfraChange, "") {
@@ -96,7 +96,7 @@ func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM,
 		_, why := v.Allows(fleet.ActNewVM)
 		return fleet.Errorf(fleet.Conflict, "%s: %s", v.Name, why)
 	}
-	if why := version.Unready(); why != "" {
+	if why := version.WhyUnusable(); why != "" {
 		return fleet.Errorf(fleet.Conflict, "Version %d of %s: %s", version.Number, v.Name, why)
 	}
 	at := *in.From
@@ -106,7 +106,7 @@ func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM,
 		in.Spec = SpecOf(*version, at.Full, at.PoolID)
 	}
 	if in.ProjectID != v.ProjectID {
-		if in.Spec.NICs, err = c.withoutForeignGroups(ctx, in.ProjectID, in.Spec.NICs); err != nil {
+		if in.Spec.NICs, err = c.withoutOtherProjectsGroups(ctx, in.ProjectID, in.Spec.NICs); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,7 @@ func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM,
 // SpecOf returns the spec of a new VM from the version. Its disks are overlays, or full copies, in the given pool, or
 // in the template's pools if pool is empty.
 func SpecOf(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec {
-	spec := v.Spec.Bare()
+	spec := v.Spec.WithoutIdentity()
 	for i, d := range v.Spec.Disks {
 		n := &spec.Disks[i]
 		n.ImageID, n.VersionID, n.Overlay = d.ImageID, d.VersionID, !full
@@ -130,12 +130,12 @@ func SpecOf(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec 
 
 // withoutForeignGroups returns the NICs without security groups of other projects. A template may come from another
 // project.
-func (c *Control) withoutForeignGroups(ctx context.Context, project fleet.ProjectID, nics []fleet.NIC) ([]fleet.NIC, error) {
+func (c *Control) withoutOtherProjectsGroups(ctx context.Context, project fleet.ProjectID, nics []fleet.NIC) ([]fleet.NIC, error) {
 	var groups []fleet.SecurityGroupID
 	for _, n := range nics {
 		groups = append(groups, n.SecurityGroups...)
 	}
-	usable, err := assign.HeldSecurityGroups(ctx, c.store.Queries, project, groups)
+	usable, err := assign.UsableSecurityGroups(ctx, c.store.Queries, project, groups)
 	if err != nil {
 		return nil, store.Err(err)
 	}
@@ -153,7 +153,7 @@ func (c *Control) withoutForeignGroups(ctx context.Context, project fleet.Projec
 	return out, nil
 }
 
-func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, from *planned) error {
+func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, from *plannedSource) error {
 	var checks fleet.Checks
 	vm, err := store.GetVM(ctx, c.store.Queries, a, in.From.VMID)
 	if fleet.CodeOf(err) == fleet.NotFound || !fleet.IsID(string(in.From.VMID)) {
@@ -167,7 +167,7 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 		return err
 	}
 	from.vm, from.snapshotID = &vm, in.From.SnapshotID
-	disks, source, err := from.copied(ctx, c.store.Queries, vm)
+	disks, source, err := from.disksToCopy(ctx, c.store.Queries, vm)
 	if err != nil {
 		return err
 	}
@@ -202,9 +202,9 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 }
 
 // copied returns the VM's disks to copy and a description of the source. It refuses if the VM cannot be copied now.
-func (p planned) copied(ctx context.Context, q *db.Queries, vm fleet.VMView) (disks []fleet.Disk, source string, err error) {
+func (p plannedSource) disksToCopy(ctx context.Context, q *db.Queries, vm fleet.VMView) (disks []fleet.Disk, source string, err error) {
 	if p.snapshotID == "" {
-		return vm.Spec.Disks, vm.Name, refusalOf(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
+		return vm.Spec.Disks, vm.Name, refusalErrorWith(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
 	}
 	s, err := snapshotOf(vm, p.snapshotID)
 	if err != nil {
@@ -215,10 +215,10 @@ func (p planned) copied(ctx context.Context, q *db.Queries, vm fleet.VMView) (di
 		return nil, "", err
 	}
 	source = fmt.Sprintf("the snapshot %s of %s", s.Name, vm.Name)
-	return vm.DisksIn(s), source, refusalOf("No VM is made from " + source + " now: ")(vm.AllowsNew(s, busy))
+	return vm.DisksIn(s), source, refusalErrorWith("No VM is made from " + source + " now: ")(vm.AllowsNew(s, busy))
 }
 
-func refusalOf(prefix string) func(ok bool, why string) error {
+func refusalErrorWith(prefix string) func(ok bool, why string) error {
 	return func(ok bool, why string) error {
 		if ok {
 			return nil
@@ -231,7 +231,7 @@ func refusalOf(prefix string) func(ok bool, why string) error {
 func CloneOf(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpec {
 	of := vm.Spec
 	of.Disks = disks
-	spec := of.Bare()
+	spec := of.WithoutIdentity()
 	for i, d := range disks {
 		spec.Disks[i].SizeBytes = vm.DiskBytes(d)
 		if pool != "" {
@@ -242,7 +242,7 @@ func CloneOf(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpe
 }
 
 // pools returns the pools of the source.
-func (p planned) pools() []fleet.PoolID {
+func (p plannedSource) sourcePools() []fleet.PoolID {
 	switch {
 	case p.file != nil:
 		return []fleet.PoolID{p.file.PoolID}
@@ -254,9 +254,9 @@ func (p planned) pools() []fleet.PoolID {
 
 // hold locks the VM whose disks are copied, and refuses if it changed after planFrom read it. The VM's pools must be
 // locked.
-func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+func (p *plannedSource) lockSourceVM(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	if p.file != nil {
-		return p.lockFile(ctx, q)
+		return p.lockAppliance(ctx, q)
 	}
 	if p.vm == nil {
 		return nil
@@ -265,7 +265,7 @@ func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 	if err != nil {
 		return err
 	}
-	disks, _, err := p.copied(ctx, q, vm)
+	disks, _, err := p.disksToCopy(ctx, q, vm)
 	if err != nil {
 		return err
 	}
@@ -274,11 +274,11 @@ func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 	}
 	p.vm = &vm // the VM may have started after planFrom read it
 	for i, d := range disks {
-		spec, err := sharedOf(ctx, q, d.PoolID)
+		spec, err := poolSpec(ctx, q, d.PoolID)
 		switch {
 		case err != nil:
 			return err
-		case !spec.Kind.Is().Files:
+		case !spec.Kind.Info().FilePool:
 			return fleet.Errorf(fleet.Conflict, "Disk %d of %s is in a block pool, from which no disk can be copied. Move the disk to a file pool first.", i+1, vm.Name)
 		}
 		if err := checkDiskIdle(ctx, q, vm, d.Ref()); err != nil {
@@ -289,7 +289,7 @@ func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 }
 
 // sources returns how many sources are set.
-func (f From) sources() (n int) {
+func (f VMSource) countSources() (n int) {
 	for _, named := range []bool{f.TemplateID != "", f.VMID != "", f.Appliance != nil} {
 		if named {
 			n++

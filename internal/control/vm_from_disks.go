@@ -9,17 +9,17 @@ import (
 
 // orders returns the volume jobs that make the VM's disks before its definition, by disk index, and their kind. snap is
 // the snapshot to copy from; nil: the current state.
-func (p planned) orders(vm fleet.VMView, snap *fleet.SnapshotOf) (fleet.JobKind, map[int]fleet.VolumeOrder) {
-	out := map[int]fleet.VolumeOrder{}
+func (p plannedSource) diskJobs(vm fleet.VMView, snap *fleet.SnapshotOf) (fleet.JobKind, map[int]fleet.VolumeParams) {
+	out := map[int]fleet.VolumeParams{}
 	if p.file != nil {
-		return fleet.VolumeConvert, p.conversions(vm)
+		return fleet.VolumeConvert, p.conversionJobs(vm)
 	}
 	if p.vm == nil {
 		return "", nil
 	}
 	for i, d := range vm.Spec.Disks {
 		from := p.disks[i]
-		order := fleet.VolumeOrder{Source: from.Volume, Flatten: true, TakesBytes: d.SizeBytes, Snapshot: snap}
+		order := fleet.VolumeParams{Source: from.Volume, Flatten: true, TakesBytes: d.SizeBytes, Snapshot: snap}
 		if from.PoolID != d.PoolID {
 			order.SourcePool = from.PoolID
 		}
@@ -29,27 +29,27 @@ func (p planned) orders(vm fleet.VMView, snap *fleet.SnapshotOf) (fleet.JobKind,
 }
 
 // snapshot returns the temporary snapshot to copy from; the zero value means the VM's current state.
-func (p planned) snapshot(ctx context.Context, q *db.Queries, task fleet.TaskID) (temporary, error) {
+func (p plannedSource) copySnapshot(ctx context.Context, q *db.Queries, task fleet.TaskID) (tempSnapshot, error) {
 	switch {
 	case p.vm == nil:
-		return temporary{}, nil
+		return tempSnapshot{}, nil
 	case p.snapshotID != "":
-		return temporary{id: p.snapshotID, vm: *p.vm, ordered: true}, nil
+		return tempSnapshot{id: p.snapshotID, vm: *p.vm, queued: true}, nil
 	}
-	return sharedTemporary(ctx, q, *p.vm, task)
+	return sharedTempSnapshot(ctx, q, *p.vm, task)
 }
 
 // queue adds jobs that make the disks to the VM's creation task; the definition waits for them. From then on the disks
 // count as created, so that a host reports a failed disk as missing and never replaces it by an empty one.
-func (p planned) queue(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, task fleet.TaskID) error {
-	shot, err := p.snapshot(ctx, q, task)
+func (p plannedSource) queueDiskJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, task fleet.TaskID) error {
+	shot, err := p.copySnapshot(ctx, q, task)
 	if err != nil {
 		return err
 	}
-	if err := shot.queue(ctx, q, a, task, vm.Name); err != nil {
+	if err := shot.queueTakeJob(ctx, q, a, task, vm.Name); err != nil {
 		return err
 	}
-	kind, orders := p.orders(vm, shot.of())
+	kind, orders := p.diskJobs(vm, shot.ref())
 	if len(orders) == 0 {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (p planned) queue(ctx context.Context, q *db.Queries, a fleet.Actor, vm fle
 	if err := q.AddCreatedDisks(ctx, created); err != nil {
 		return err
 	}
-	if err := shot.await(ctx, q, task); err != nil {
+	if err := shot.makeCopiesWait(ctx, q, task); err != nil {
 		return err
 	}
 	if err := q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &task, Steps: ids}); err != nil {
@@ -84,7 +84,7 @@ func (p planned) queue(ctx context.Context, q *db.Queries, a fleet.Actor, vm fle
 
 // endCopies cancels the queued copies for disks of a VM that is about to be deleted. It refuses while a host runs a
 // copy, because the copied file would stay behind.
-func endCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
+func cancelDiskCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
 	var subjects []string
 	for _, d := range vm.Spec.Disks {
 		subjects = append(subjects, string(fleet.SubjectVolume(d.Ref())))
@@ -112,8 +112,8 @@ func checkDiskIdle(ctx context.Context, q *db.Queries, vm fleet.VMView, disk fle
 		about, _ := r.Subject.Volume()
 		switch {
 		case r.HostID != vm.HostID:
-		case about.IsOrBecomes(disk.Volume), r.Source == disk.Volume && r.Kind == fleet.VolumeRename:
-			return fleet.Errorf(fleet.Conflict, "The disk %sis in use: %s. Wait until that has ended.", disk.Volume, r.Kind.Is().Verb)
+		case about.IsVolumeOrPartialFile(disk.Volume), r.Source == disk.Volume && r.Kind == fleet.VolumeRename:
+			return fleet.Errorf(fleet.Conflict, "The disk %sis in use: %s. Wait until that has ended.", disk.Volume, r.Kind.Info().Verb)
 		}
 	}
 	return err

@@ -43,7 +43,7 @@ type diskGrowth struct {
 }
 
 // on returns the spec with the disk's new size.
-func (g diskGrowth) on(spec fleet.VMSpec) (fleet.VMSpec, error) {
+func (g diskGrowth) applyTo(spec fleet.VMSpec) (fleet.VMSpec, error) {
 	i := slices.IndexFunc(spec.Disks, func(d fleet.Disk) bool { return d.Ref() == g.disk })
 	if i < 0 {
 		return spec, fleet.Errorf(fleet.NotFound, "The VM has no disk %q any more. Reload and try again.", g.disk.Volume)
@@ -107,13 +107,13 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 		if d.PoolID == "" {
 			continue
 		}
-		for _, f := range placement.FitDisks([]fleet.Disk{d}, h) {
-			if f.Room {
+		for _, f := range placement.DiskFaults([]fleet.Disk{d}, h) {
+			if f.Overcommittable {
 				p := h.Pools[d.PoolID]
 				f.Message = fmt.Sprintf("Pool %s on %s has %s not provisioned to volumes, and the disk would take %s more.", p.Name, h.Name, fleet.Bytes(max(0, p.FreeBytes)), fleet.Bytes(d.SizeBytes))
 			}
-			checks.Add(at(i), "%s", faultFor(a, f))
-			if f.Room && of != nil && may {
+			checks.Add(at(i), "%s", faultTextFor(a, f))
+			if f.Overcommittable && of != nil && may {
 				checks.Add("overcommit", overcommitHint)
 			}
 		}
@@ -158,7 +158,7 @@ func checkGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet
 }
 
 // shrinks reports whether the change at field reduces a disk's size.
-func shrinks(old, vm fleet.VMView, field string) bool {
+func shrinksDisk(old, vm fleet.VMView, field string) bool {
 	for i, d := range vm.Spec.Disks {
 		if fmt.Sprintf("spec.disks[%d]", i) != field {
 			continue
@@ -170,7 +170,7 @@ func shrinks(old, vm fleet.VMView, field string) bool {
 }
 
 // editName returns the audit action of the edit.
-func (in UpdateVM) editName() string {
+func (in UpdateVM) auditAction() string {
 	if in.grow != nil {
 		return "vm.disk.grow"
 	}
@@ -178,10 +178,10 @@ func (in UpdateVM) editName() string {
 }
 
 // spec returns the edited spec; nil: no change.
-func (in UpdateVM) spec(old fleet.VMView) (*fleet.VMSpec, error) {
+func (in UpdateVM) editedSpec(old fleet.VMView) (*fleet.VMSpec, error) {
 	if in.grow == nil {
 		return in.Spec, nil
 	}
-	spec, err := in.grow.on(old.Spec)
+	spec, err := in.grow.applyTo(old.Spec)
 	return &spec, err
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // grow returns a request for the disk's new size.
-func (s *projectFixture) grow(a fleet.Actor, v fleet.VMView, disk fleet.Volref, in control.GrowDisk) func() error {
+func (s *projectFixture) growRequest(a fleet.Actor, v fleet.VMView, disk fleet.Volref, in control.GrowDisk) func() error {
 	return func() error { _, _, err := s.GrowDisk(s.t.Context(), a, v.ID, disk, in); return withFieldErrors(err) }
 }
 
@@ -36,17 +36,17 @@ func TestGrowDiskChangesOnlySize(t *testing.T) {
 		t.Fatalf("%+v %q %v", now.Spec.Disks, task, err)
 	}
 	if s.count("audit WHERE action = 'vm.disk.grow' AND detail = 'disk "+disk.Volume+" 1 GiB → 2 GiB'") != 1 {
-		t.Errorf("the audit says %s", text(s, "SELECT action || ' ' || detail FROM audit ORDER BY id DESC LIMIT 1"))
+		t.Errorf("the audit says %s", queryText(s, "SELECT action || ' ' || detail FROM audit ORDER BY id DESC LIMIT 1"))
 	}
 	if s.count("jobs WHERE kind = 'vm.apply' AND state = 'queued' AND subject = '"+string(fleet.SubjectVM(v.ID))+"'") != 1 {
 		t.Error("no job is queued")
 	}
 	for name, size := range map[string]int64{"less": 1 << 29, "as much": 2 << 30, "nothing": 0, "below nothing": -1, "without end": 1 << 60} {
-		s.wantRefused(name, fleet.Invalid, "", s.grow(chief, v, disk, control.GrowDisk{SizeBytes: size}))
+		s.wantRefused(name, fleet.Invalid, "", s.growRequest(chief, v, disk, control.GrowDisk{SizeBytes: size}))
 	}
-	s.wantRefused("no disk", fleet.NotFound, "no disk", s.grow(chief, v, fleet.Volref{PoolID: s.local, Volume: "x"}, control.GrowDisk{SizeBytes: 2 << 30}))
-	s.wantRefused("a viewer", fleet.Forbidden, "", s.grow(s.viewer, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
-	s.wantRefused("a stranger", fleet.NotFound, "", s.grow(s.stranger, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
+	s.wantRefused("no disk", fleet.NotFound, "no disk", s.growRequest(chief, v, fleet.Volref{PoolID: s.local, Volume: "x"}, control.GrowDisk{SizeBytes: 2 << 30}))
+	s.wantRefused("a viewer", fleet.Forbidden, "", s.growRequest(s.viewer, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
+	s.wantRefused("a stranger", fleet.NotFound, "", s.growRequest(s.stranger, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
 
 	// An edit of the complete spec through the API has the same effect. It cannot change other fields of a disk.
 	edit := func(f func(*fleet.Disk)) error {
@@ -74,7 +74,7 @@ func TestEditKeepsDiskGrownOnHost(t *testing.T) {
 	s := newProjectFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{disks,0,sizeBytes}', '4294967296') WHERE id = $1`, v.ID)
-	s.wantRefused("below the host's size", fleet.Invalid, "4 GiB already", s.grow(chief, v, disk, control.GrowDisk{SizeBytes: 2 << 30}))
+	s.wantRefused("below the host's size", fleet.Invalid, "4 GiB already", s.growRequest(chief, v, disk, control.GrowDisk{SizeBytes: 2 << 30}))
 	if _, _, err := s.GrowDisk(t.Context(), chief, v.ID, disk, control.GrowDisk{SizeBytes: 4 << 30}); err != nil {
 		t.Errorf("the host's own size is refused: %v", err)
 	}
@@ -85,16 +85,16 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	v, disk := s.vmWithLocalDisk("web")
 	more := control.GrowDisk{SizeBytes: 2 << 30}
 	set := func(path, value string) (undo func()) {
-		was := text(s, "SELECT status::text FROM assignments WHERE pool_id = '"+string(s.local)+"' AND host_id = '"+string(s.h1)+"'")
+		was := queryText(s, "SELECT status::text FROM assignments WHERE pool_id = '"+string(s.local)+"' AND host_id = '"+string(s.h1)+"'")
 		s.exec(`UPDATE assignments SET status = jsonb_set(status, $3::text[], $4::jsonb) WHERE pool_id = $1 AND host_id = $2`, s.local, s.h1, path, value)
 		return func() {
 			s.exec(`UPDATE assignments SET status = $3::jsonb WHERE pool_id = $1 AND host_id = $2`, s.local, s.h1, was)
 		}
 	}
 	undo := set("{availableBytes}", "1000")
-	s.wantRefused("without room", fleet.Invalid, "would take 1 GiB more", s.grow(chief, v, disk, more))
-	s.wantRefused("without room, to a tenant", fleet.Invalid, "No room for 1 GiB", s.grow(s.member, v, disk, more))
-	s.wantRefused("a tenant with overcommit", fleet.Invalid, "Only those who may change infrastructure", s.grow(s.member, v, disk, control.GrowDisk{SizeBytes: 2 << 30, Overcommit: true}))
+	s.wantRefused("without room", fleet.Invalid, "would take 1 GiB more", s.growRequest(chief, v, disk, more))
+	s.wantRefused("without room, to a tenant", fleet.Invalid, "No room for 1 GiB", s.growRequest(s.member, v, disk, more))
+	s.wantRefused("a tenant with overcommit", fleet.Invalid, "Only those who may change infrastructure", s.growRequest(s.member, v, disk, control.GrowDisk{SizeBytes: 2 << 30, Overcommit: true}))
 	if _, _, err := s.GrowDisk(t.Context(), chief, v.ID, disk, control.GrowDisk{SizeBytes: 2 << 30, Overcommit: true}); err != nil {
 		t.Errorf("who says so: %v", err)
 	}
@@ -103,24 +103,24 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	// The growth of one disk is reserved, so the next disk finds less space.
 	other, second := s.vmWithLocalDisk("db")
 	undo = set("{availableBytes}", "1600000000")
-	s.wantRefused("space reserved for another disk", fleet.Invalid, "would take 1 GiB more", s.grow(chief, other, second, more))
+	s.wantRefused("space reserved for another disk", fleet.Invalid, "would take 1 GiB more", s.growRequest(chief, other, second, more))
 	undo()
 	undo = set("{state}", `"failed"`)
-	s.wantRefused("a pool that failed", fleet.Invalid, "failed", s.grow(chief, other, second, more))
+	s.wantRefused("a pool that failed", fleet.Invalid, "failed", s.growRequest(chief, other, second, more))
 	undo()
 	undo = set("{volumes}", `[{"name":"`+second.Volume+`","format":"qcow2","capacityBytes":1073741824,"baseOf":["snap.qcow2"]}]`)
-	s.wantRefused("a disk that backs another volume", fleet.Conflict, "snap.qcow2 is backed by it", s.grow(chief, other, second, more))
+	s.wantRefused("a disk that backs another volume", fleet.Conflict, "snap.qcow2 is backed by it", s.growRequest(chief, other, second, more))
 	undo()
 	if _, err := s.MoveDisk(t.Context(), chief, other.ID, second, control.MoveDisk{PoolID: s.nfs}); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("a migrating disk", fleet.Conflict, "being moved", s.grow(chief, other, second, more))
+	s.wantRefused("a migrating disk", fleet.Conflict, "being moved", s.growRequest(chief, other, second, more))
 	lun, third := s.vmWithLocalDisk("lun")
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, lun.ID)
-	s.wantRefused("a LUN", fleet.Invalid, "A disk on an existing volume has the size", s.grow(chief, lun, third, more))
+	s.wantRefused("a LUN", fleet.Invalid, "A disk on an existing volume has the size", s.growRequest(chief, lun, third, more))
 	broken, lost := s.vmWithMissingDisk("gone")
-	s.wantRefused("a missing object", fleet.Conflict, "not on h1", s.grow(chief, broken, lost, control.GrowDisk{SizeBytes: 8 << 30}))
-	if err := s.grow(s.member, broken, lost, control.GrowDisk{SizeBytes: 8 << 30})(); err == nil || strings.Contains(err.Error(), "/mnt") {
+	s.wantRefused("a missing object", fleet.Conflict, "not on h1", s.growRequest(chief, broken, lost, control.GrowDisk{SizeBytes: 8 << 30}))
+	if err := s.growRequest(s.member, broken, lost, control.GrowDisk{SizeBytes: 8 << 30})(); err == nil || strings.Contains(err.Error(), "/mnt") {
 		t.Errorf("a tenant gets %v", err)
 	}
 }

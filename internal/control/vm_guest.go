@@ -16,7 +16,7 @@ import (
 )
 
 // GuestOrder is a request to a guest agent.
-type GuestOrder struct {
+type GuestRequest struct {
 	Action   fleet.Action `json:"action" enum:"freeze,thaw,clock,trim,guestpassword,exec"`
 	Seconds  int          `json:"seconds,omitempty" doc:"For freeze: the seconds after which the host thaws the guest automatically; 1 to 600, 0: 60. For exec: the seconds that the host waits for the program; 1 to 300, 0: 30"`
 	User     string       `json:"user,omitempty" doc:"For guestpassword: a user of the guest"`
@@ -26,25 +26,25 @@ type GuestOrder struct {
 }
 
 // order returns the request as stored in its job.
-func (in GuestOrder) order(c *fleet.Checks) *fleet.GuestOrder {
+func (in GuestRequest) stored(c *fleet.Checks) *fleet.GuestParams {
 	switch in.Action {
 	case fleet.ActFreeze:
 		if in.Seconds == 0 {
-			in.Seconds = fleet.UsualFreeze
+			in.Seconds = fleet.DefaultFreeze
 		}
 		fleet.CheckFreeze(c, "seconds", in.Seconds)
-		return &fleet.GuestOrder{Seconds: in.Seconds}
+		return &fleet.GuestParams{Seconds: in.Seconds}
 	case fleet.ActGuestPassword:
 		fleet.CheckGuestUser(c, "user", in.User)
 		fleet.CheckGuestPassword(c, "password", in.Password)
-		return &fleet.GuestOrder{User: in.User}
+		return &fleet.GuestParams{User: in.User}
 	case fleet.ActExec:
 		if in.Seconds == 0 {
-			in.Seconds = fleet.UsualExec
+			in.Seconds = fleet.DefaultExec
 		}
 		fleet.CheckExec(c, "seconds", in.Seconds)
-		fleet.CheckProgram(c, "program", "args", in.runs())
-		return &fleet.GuestOrder{Seconds: in.Seconds, Program: in.Program}
+		fleet.CheckProgram(c, "program", "args", in.program())
+		return &fleet.GuestParams{Seconds: in.Seconds, Program: in.Program}
 	}
 	if !slices.Contains(fleet.GuestActions, in.Action) {
 		c.Add("action", "The guest agent has no action %q.", string(in.Action))
@@ -53,12 +53,12 @@ func (in GuestOrder) order(c *fleet.Checks) *fleet.GuestOrder {
 }
 
 // runs returns the part of the program to run that anyone who sees the task may see.
-func (in GuestOrder) runs() fleet.GuestProgram {
+func (in GuestRequest) program() fleet.GuestProgram {
 	return fleet.GuestProgram{Program: in.Program, Args: in.Args}
 }
 
 // detail returns the audit detail, which has no secrets.
-func (in GuestOrder) detail(o *fleet.GuestOrder) string {
+func (in GuestRequest) auditDetail(o *fleet.GuestParams) string {
 	switch {
 	case in.Action == fleet.ActFreeze:
 		return fmt.Sprintf("for %d s", o.Seconds)
@@ -72,9 +72,9 @@ func (in GuestOrder) detail(o *fleet.GuestOrder) string {
 
 // ActGuest sends a request to the guest agent and returns its task without waiting for the guest. A password is stored
 // encrypted in the database, and sent only to the host that runs the job.
-func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in GuestOrder) (task fleet.Task, err error) {
+func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in GuestRequest) (task fleet.Task, err error) {
 	right := policy.VMUse
-	if in.Action.Job().Is().Permission == fleet.MayChangeVMs {
+	if in.Action.Job().Info().Permission == fleet.MayChangeVMs {
 		right = policy.VMChange
 	}
 	if err := policy.Check(a, right, ""); err != nil {
@@ -84,7 +84,7 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		return task, err
 	}
 	var checks fleet.Checks
-	order := in.order(&checks)
+	order := in.stored(&checks)
 	if err := checks.Err(); err != nil {
 		return task, err
 	}
@@ -94,7 +94,7 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if err != nil {
 			return err
 		}
-		if err := allowed(vm, in.Action); err != nil {
+		if err := checkAllowed(vm, in.Action); err != nil {
 			return err
 		}
 		// These kinds do not coalesce: a second job would replace the password or program of the first.
@@ -123,7 +123,7 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 				return err
 			}
 		}
-		return store.Audit(ctx, q, a, string(kind), fleet.SubjectVM(id), vm.Name, in.detail(order))
+		return store.Audit(ctx, q, a, string(kind), fleet.SubjectVM(id), vm.Name, in.auditDetail(order))
 	})
 	return store.TaskFor(a, task), err
 }
@@ -146,7 +146,7 @@ func guestSecretLabel(job fleet.JobID) string { return "secret of job " + string
 
 // GuestSecret returns a job's secret to the host that runs the job. All other callers are refused.
 func (c *Control) GuestSecret(ctx context.Context, a fleet.Actor, id fleet.JobID) (wire.GuestSecret, error) {
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return wire.GuestSecret{}, err
 	}
 	if err := store.CheckID(id, "job"); err != nil {

@@ -26,7 +26,7 @@ func (s *projectFixture) setGuestStatus(id fleet.VMID, g fleet.GuestStatus) {
 	s.exec(`UPDATE vms SET status = status || jsonb_build_object('guest', $2::jsonb) WHERE id = $1`, id, g)
 }
 
-func (s *projectFixture) ask(a fleet.Actor, id fleet.VMID, in control.GuestOrder) func() error {
+func (s *projectFixture) guestRequest(a fleet.Actor, id fleet.VMID, in control.GuestRequest) func() error {
 	return func() error {
 		_, err := s.ActGuest(s.t.Context(), a, id, in)
 		return err
@@ -37,17 +37,17 @@ func (s *projectFixture) ask(a fleet.Actor, id fleet.VMID, in control.GuestOrder
 func TestInvalidGuestRequestRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	v, off := s.vmWithGuestAgent("web"), s.vm("off", fleet.Stopped)
-	freeze := func(n int) control.GuestOrder { return control.GuestOrder{Action: fleet.ActFreeze, Seconds: n} }
-	password := func(user, word string) control.GuestOrder {
-		return control.GuestOrder{Action: fleet.ActGuestPassword, User: user, Password: word}
+	freeze := func(n int) control.GuestRequest { return control.GuestRequest{Action: fleet.ActFreeze, Seconds: n} }
+	password := func(user, word string) control.GuestRequest {
+		return control.GuestRequest{Action: fleet.ActGuestPassword, User: user, Password: word}
 	}
 	for name, c := range map[string]struct {
-		in   control.GuestOrder
+		in   control.GuestRequest
 		says string
 	}{
-		"no action":                   {control.GuestOrder{}, "not asked for"},
-		"an action of the VM":         {control.GuestOrder{Action: fleet.ActStop}, "not asked for"},
-		"an unknown action":           {control.GuestOrder{Action: "a;id"}, "not asked for"},
+		"no action":                   {control.GuestRequest{}, "not asked for"},
+		"an action of the VM":         {control.GuestRequest{Action: fleet.ActStop}, "not asked for"},
+		"an unknown action":           {control.GuestRequest{Action: "a;id"}, "not asked for"},
 		"frozen for less than none":   {freeze(-1), "1 to 600"},
 		"frozen for an hour":          {freeze(3600), "1 to 600"},
 		"frozen for ever":             {freeze(1 << 60), "1 to 600"},
@@ -63,27 +63,27 @@ func TestInvalidGuestRequestRefused(t *testing.T) {
 		"a password in two lines":     {password("root", "a\nroot:b"), "one line"},
 		"a password with a NUL":       {password("root", "a\x00b"), "one line"},
 		"a password that is no text":  {password("root", "\xff\xfe"), "one line"},
-		"a password that is a book":   {password("root", strings.Repeat("a", fleet.MaxGuestWords+1)), "one line"},
+		"a password that is a book":   {password("root", strings.Repeat("a", fleet.MaxGuestPassword+1)), "one line"},
 		"a password with a backspace": {password("root", "a\x08"), "one line"},
 	} {
-		s.wantRefused(name, fleet.Invalid, c.says, s.ask(chief, v.ID, c.in))
+		s.wantRefused(name, fleet.Invalid, c.says, s.guestRequest(chief, v.ID, c.in))
 	}
-	trim := control.GuestOrder{Action: fleet.ActTrim}
-	s.wantRefused("a VM that is off", fleet.Conflict, "not running", s.ask(chief, off.ID, trim))
-	s.wantRefused("no VM", fleet.NotFound, "", s.ask(chief, fleet.NewID[fleet.VMID](), trim))
-	s.wantRefused("a VM of another project", fleet.NotFound, "", s.ask(s.stranger, v.ID, trim))
-	s.wantRefused("a viewer", fleet.Forbidden, "", s.ask(s.viewer, v.ID, trim))
-	s.wantRefused("a guest that is not frozen", fleet.Conflict, "not frozen", s.ask(chief, v.ID, control.GuestOrder{Action: fleet.ActThaw}))
+	trim := control.GuestRequest{Action: fleet.ActTrim}
+	s.wantRefused("a VM that is off", fleet.Conflict, "not running", s.guestRequest(chief, off.ID, trim))
+	s.wantRefused("no VM", fleet.NotFound, "", s.guestRequest(chief, fleet.NewID[fleet.VMID](), trim))
+	s.wantRefused("a VM of another project", fleet.NotFound, "", s.guestRequest(s.stranger, v.ID, trim))
+	s.wantRefused("a viewer", fleet.Forbidden, "", s.guestRequest(s.viewer, v.ID, trim))
+	s.wantRefused("a guest that is not frozen", fleet.Conflict, "not frozen", s.guestRequest(chief, v.ID, control.GuestRequest{Action: fleet.ActThaw}))
 	for says, g := range map[string]fleet.GuestStatus{
 		"does not answer": {Agent: fleet.AgentNotResponding}, "no channel": {Agent: fleet.AgentNone}, "Thaw the file systems first.": {Agent: fleet.AgentAnswers, Frozen: true},
 	} {
 		s.setGuestStatus(v.ID, g)
-		s.wantRefused(says, fleet.Conflict, says, s.ask(chief, v.ID, trim))
+		s.wantRefused(says, fleet.Conflict, says, s.guestRequest(chief, v.ID, trim))
 	}
 	s.setGuestStatus(v.ID, fleet.GuestStatus{Agent: fleet.AgentAnswers, Frozen: true})
-	s.wantRefused("a frozen guest", fleet.Conflict, "already", s.ask(chief, v.ID, freeze(5)))
+	s.wantRefused("a frozen guest", fleet.Conflict, "already", s.guestRequest(chief, v.ID, freeze(5)))
 	s.exec(`UPDATE vms SET status = status - 'guest' WHERE id = $1`, v.ID)
-	s.wantRefused("an older agent", fleet.Conflict, "too old", s.ask(chief, v.ID, trim))
+	s.wantRefused("an older agent", fleet.Conflict, "too old", s.guestRequest(chief, v.ID, trim))
 }
 
 // A password is sent only to the host that runs its task, until the task ends. No column, response, job or audit line
@@ -94,7 +94,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
 	v := s.vmWithGuestAgent("web")
 	const word = "correct horse battery"
-	order := control.GuestOrder{Action: fleet.ActGuestPassword, User: "root", Password: word}
+	order := control.GuestRequest{Action: fleet.ActGuestPassword, User: "root", Password: word}
 	task, err := s.ActGuest(ctx, s.member, v.ID, order)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	if at := s.tablesContaining(word); at != "" {
 		t.Errorf("the password is in %s", at)
 	}
-	s.wantRefused("a second request", fleet.Conflict, "Another password", s.ask(chief, v.ID, order))
+	s.wantRefused("a second request", fleet.Conflict, "Another password", s.guestRequest(chief, v.ID, order))
 	w := s.claimUntil(h1, fleet.VMPassword)
 	if w.Args.Guest == nil || w.Args.Guest.User != "root" {
 		t.Errorf("the host is requested %+v", w.Args)
@@ -122,7 +122,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 		t.Errorf("the audit has %d lines", n)
 	}
 	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h1.HostID)
-	if _, _, err := s.Finish(ctx, h1, w.ID, wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finished.Add(1), Outcome: wire.Failed, Error: "no chpasswd"}); err != nil {
+	if _, _, err := s.Finish(ctx, h1, w.ID, wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finishSeq.Add(1), Outcome: wire.Failed, Error: "no chpasswd"}); err != nil {
 		t.Fatal(err)
 	}
 	has("at its end", h1, "")
@@ -161,7 +161,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 func TestForceOffAbortsGuestJobs(t *testing.T) {
 	s := newProjectFixture(t)
 	h1, v := s.agentSession(s.h1), s.vmWithGuestAgent("web")
-	task, err := s.ActGuest(t.Context(), s.member, v.ID, control.GuestOrder{Action: fleet.ActTrim})
+	task, err := s.ActGuest(t.Context(), s.member, v.ID, control.GuestRequest{Action: fleet.ActTrim})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestGuestReportShownWithAge(t *testing.T) {
 	says := func(a fleet.Actor, in ...fleet.GuestReading) error {
 		t.Helper()
 		base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
-		r := wire.Report{Seq: base + finished.Add(1), Digest: "1", LookedAgoMs: 1, Guests: in}
+		r := wire.Report{Seq: base + finishSeq.Add(1), Digest: "1", StateAgeMs: 1, Guests: in}
 		if err := wire.Fit(&r); err != nil {
 			return err
 		}

@@ -19,18 +19,18 @@ type imagePlan struct {
 	version fleet.ImageVersion
 	copies  query.Copies
 	shared  bool       // whether the disk's pool is shared
-	step    *copyImage // for a shared pool without a copy: the request that makes one; nil: none
+	missingCopy    *imageCopyRequest // for a shared pool without a copy: the request that makes one; nil: none
 	pools   []fleet.PoolID
 }
 
 // origin is the source of a disk on one host.
-type origin struct {
+type diskSource struct {
 	ref  fleet.Volref
-	on   fleet.HostID // the file's host, for a local pool
-	wait bool         // an unfinished job makes or verifies the file, so the disk waits for that job
-	step *copyImage   // the copy to make first; nil: none
+	host   fleet.HostID // the file's host, for a local pool
+	awaitsJob bool         // an unfinished job makes or verifies the file, so the disk waits for that job
+	copyFirst *imageCopyRequest   // the copy to make first; nil: none
 
-	verify *query.CopyOn // the copy whose checksum a host must verify first; nil: none
+	verifyFirst *query.CopyOn // the copy whose checksum a host must verify first; nil: none
 }
 
 // planImages finds the copies that can serve as sources for the disks that name library images. Actors who do not
@@ -90,13 +90,13 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 	p.shared = true
 	if step, err := c.findCopy(ctx, p.copies, p.version, d.PoolID, ""); err == nil {
 		step.shared = true
-		p.step = &step
+		p.missingCopy = &step
 	}
 	return p, nil
 }
 
 // on returns the source for disk d on the host; nil: none.
-func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
+func (p imagePlan) sourceOn(h placement.Host, d fleet.Disk) *diskSource {
 	here := func(c query.CopyOn) bool {
 		pool := h.Pools[c.PoolID]
 		return pool.Assigned && pool.State == fleet.PoolActive && (c.HostID == "" || c.HostID == h.ID)
@@ -107,9 +107,9 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 		c := &p.copies[i]
 		switch {
 		case !here(*c):
-		case c.State == fleet.CopyComing && c.PoolID == d.PoolID:
+		case c.State == fleet.CopyInProgress && c.PoolID == d.PoolID:
 			pending = c
-		case !c.Offered():
+		case !c.Usable():
 		case c.PoolID == d.PoolID && better(c, best):
 			best = c
 		case c.PoolID != d.PoolID && better(c, other):
@@ -118,57 +118,57 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 	}
 	switch {
 	case best != nil:
-		return fromCopy(best)
+		return sourceFromCopy(best)
 	case other != nil && !d.Overlay:
-		return fromCopy(other)
+		return sourceFromCopy(other)
 	case pending != nil:
-		return &origin{ref: pending.Ref(), on: pending.HostID, wait: true}
-	case p.step != nil:
-		return &origin{step: p.step, wait: true}
+		return &diskSource{ref: pending.Ref(), host: pending.HostID, awaitsJob: true}
+	case p.missingCopy != nil:
+		return &diskSource{copyFirst: p.missingCopy, awaitsJob: true}
 	case other != nil && !p.shared: // an overlay needs its backing file on the same host, in the same pool
-		return &origin{wait: true, step: &copyImage{version: p.version, source: *other, host: query.HostRef{ID: h.ID, Name: h.Name}}}
+		return &diskSource{awaitsJob: true, copyFirst: &imageCopyRequest{version: p.version, source: *other, host: query.HostRef{ID: h.ID, Name: h.Name}}}
 	case !p.shared:
-		return p.sent(h)
+		return p.sourceFromOtherHost(h)
 	}
 	return nil
 }
 
 // sent returns a source for the host that another host sends first; nil: none.
-func (p imagePlan) sent(h placement.Host) *origin {
-	var best *copyImage
+func (p imagePlan) sourceFromOtherHost(h placement.Host) *diskSource {
+	var best *imageCopyRequest
 	for _, c := range p.copies {
-		if !copyReadable(c, p.version.ID) || best != nil && (best.source.State == fleet.CopyReady || c.State != fleet.CopyReady) {
+		if !isCopyReadable(c, p.version.ID) || best != nil && (best.source.State == fleet.CopyReady || c.State != fleet.CopyReady) {
 			continue
 		}
-		if from := senderOf(c, h.ID); from != nil {
-			best = &copyImage{version: p.version, source: c, host: query.HostRef{ID: h.ID, Name: h.Name}, from: *from}
+		if from := findSender(c, h.ID); from != nil {
+			best = &imageCopyRequest{version: p.version, source: c, host: query.HostRef{ID: h.ID, Name: h.Name}, from: *from}
 		}
 	}
 	if best == nil {
 		return nil
 	}
-	return &origin{wait: true, step: best}
+	return &diskSource{awaitsJob: true, copyFirst: best}
 }
 
 // fromCopy returns an existing copy as source. An unverified copy is verified first.
-func fromCopy(c *query.CopyOn) *origin {
+func sourceFromCopy(c *query.CopyOn) *diskSource {
 	if c.State == fleet.CopyReady {
-		return &origin{ref: c.Ref(), on: c.HostID}
+		return &diskSource{ref: c.Ref(), host: c.HostID}
 	}
-	return &origin{ref: c.Ref(), on: c.HostID, wait: true, verify: c}
+	return &diskSource{ref: c.Ref(), host: c.HostID, awaitsJob: true, verifyFirst: c}
 }
 
 // offerImages adds the possible sources for the VM's disks to the host's facts for placement.
-func offerImages(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
+func addImageSources(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 	h.Images = map[int]placement.Image{}
 	for _, p := range plans {
 		image := placement.Image{Name: p.image.Name, CapacityBytes: p.version.CapacityBytes}
-		switch from := p.on(*h, spec.Disks[p.disk]); {
+		switch from := p.sourceOn(*h, spec.Disks[p.disk]); {
 		case from == nil:
 			image.Plain = fmt.Sprintf("no copy of the image %q, and no host that could send one", p.image.Name)
-			image.Why = fmt.Sprintf("%s has no copy of %s, and no online host could send it one.", h.Name, p.image.Name)
-		case from.step != nil:
-			image.Later = true
+			image.Unusable = fmt.Sprintf("%s has no copy of %s, and no online host could send it one.", h.Name, p.image.Name)
+		case from.copyFirst != nil:
+			image.NeedsCopy = true
 		}
 		h.Images[p.disk] = image
 	}

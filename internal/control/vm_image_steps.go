@@ -11,61 +11,61 @@ import (
 )
 
 // steps are the jobs that must end before the host can make the VM's disks.
-type steps struct {
-	copies []copyImage
+type prepSteps struct {
+	copies []imageCopyRequest
 	verify []volumeJob
-	wait   []awaited
+	awaited   []awaitedFile
 }
 
 // awaited is a source file that an unfinished job makes or verifies.
-type awaited struct {
+type awaitedFile struct {
 	ref fleet.Volref
 	// The file's host, for a local pool, because other hosts may have files of that name; empty: shared pool.
-	on fleet.HostID
+	host fleet.HostID
 }
 
 // settleImages writes each disk's source on the chosen host into the spec, and returns the steps that must run first.
-func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *fleet.VMSpec, h placement.Host) (steps, error) {
-	var out steps
+func chooseImageSources(ctx context.Context, q *db.Queries, plans []imagePlan, spec *fleet.VMSpec, h placement.Host) (prepSteps, error) {
+	var out prepSteps
 	for _, p := range plans {
 		d := &spec.Disks[p.disk]
 		d.VersionID, d.ImageSHA256 = p.version.ID, p.version.SHA256
-		from := p.on(h, *d)
+		from := p.sourceOn(h, *d)
 		if from == nil {
 			return out, fleet.Errorf(fleet.Conflict, "%s has no copy of %s any more. Try again.", h.Name, p.image.Name)
 		}
-		if from.step != nil || from.verify != nil {
+		if from.copyFirst != nil || from.verifyFirst != nil {
 			if err := q.LockImageSteps(ctx); err != nil {
 				return out, err
 			}
 		}
-		if from.step != nil {
-			o := *from.step
+		if from.copyFirst != nil {
+			o := *from.copyFirst
 			o.ref.PoolID = d.PoolID
-			if i := slices.IndexFunc(out.copies, func(c copyImage) bool { return c.version.ID == o.version.ID && c.ref.PoolID == d.PoolID }); i >= 0 {
-				from.ref, from.on = out.copies[i].ref, out.copies[i].on()
+			if i := slices.IndexFunc(out.copies, func(c imageCopyRequest) bool { return c.version.ID == o.version.ID && c.ref.PoolID == d.PoolID }); i >= 0 {
+				from.ref, from.host = out.copies[i].ref, out.copies[i].hostOfFile()
 			} else {
 				var ordered bool
 				var err error
 				if o.ref.Volume, ordered, err = p.copyName(ctx, q, d.PoolID, o, out.copies); err != nil {
 					return out, err
 				}
-				from.ref, from.on = o.ref, o.on()
+				from.ref, from.host = o.ref, o.hostOfFile()
 				if !ordered {
 					out.copies = append(out.copies, o)
 				}
 			}
 		}
-		file := awaited{from.ref, from.on}
-		if from.verify != nil && !slices.Contains(out.wait, file) {
-			j, err := verifyJob(*from.verify, p.version, h.ID)
+		file := awaitedFile{from.ref, from.host}
+		if from.verifyFirst != nil && !slices.Contains(out.awaited, file) {
+			j, err := verifyJob(*from.verifyFirst, p.version, h.ID)
 			if err != nil {
 				return out, err
 			}
 			out.verify = append(out.verify, j)
 		}
-		if from.wait && !slices.Contains(out.wait, file) {
-			out.wait = append(out.wait, file)
+		if from.awaitsJob && !slices.Contains(out.awaited, file) {
+			out.awaited = append(out.awaited, file)
 		}
 		ref := from.ref
 		d.Image = &ref
@@ -75,8 +75,8 @@ func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *f
 
 // copyName returns the copy's file name in the pool: the name of a missing copy, or an unused name. ordered reports
 // that another request already makes the copy. siblings has the other copies requested for this VM.
-func (p imagePlan) copyName(ctx context.Context, q *db.Queries, pool fleet.PoolID, o copyImage, siblings []copyImage) (name string, ordered bool, err error) {
-	on := o.on()
+func (p imagePlan) copyName(ctx context.Context, q *db.Queries, pool fleet.PoolID, o imageCopyRequest, siblings []imageCopyRequest) (name string, ordered bool, err error) {
+	on := o.hostOfFile()
 	rows, err := q.CopiesIn(ctx, db.CopiesInParams{VersionID: p.version.ID, PoolID: pool, Host: string(on)})
 	if err != nil {
 		return "", false, err
@@ -125,29 +125,29 @@ func verifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volum
 		}
 	}
 	if v.SHA256 != "" {
-		j.order.Checksum = "sha256:" + v.SHA256
+		j.args.Checksum = "sha256:" + v.SHA256
 	}
 	return j, nil
 }
 
 // queue adds the copies' jobs to the task that creates the VM. The creation waits for these copies and for copies
 // requested by other tasks.
-func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
-	if len(s.wait) == 0 {
+func (s prepSteps) queuePrepJobs(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
+	if len(s.awaited) == 0 {
 		return nil
 	}
 	var mine, all []string
 	type part struct {
 		volumeJob
 		role string
-		copy *copyImage // the copy to make; nil: verify an existing one
+		copy *imageCopyRequest // the copy to make; nil: verify an existing one
 	}
 	var parts []part
 	for _, j := range s.verify {
 		parts = append(parts, part{volumeJob: j, role: roleVerify})
 	}
 	for i := range s.copies {
-		parts = append(parts, part{s.copies[i].job(), roleCopy, &s.copies[i]})
+		parts = append(parts, part{s.copies[i].volumeJob(), roleCopy, &s.copies[i]})
 	}
 	for _, p := range parts {
 		subject := fleet.SubjectVolume(p.ref)
@@ -159,36 +159,36 @@ func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fle
 			continue // another task already makes or verifies the copy
 		}
 		if p.copy != nil {
-			if err := p.copy.add(ctx, q, a); err != nil {
+			if err := p.copy.addPendingCopy(ctx, q, a); err != nil {
 				return err
 			}
 		}
 		id := fleet.NewID[fleet.JobID]()
-		var way route
+		var way transferRoute
 		if p.copy != nil {
-			way = transferOf(p.copy)
-			way.received(&p.volumeJob)
+			way = routeOf(p.copy)
+			way.markReceiver(&p.volumeJob)
 		}
-		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: p.role, HostID: p.host.ID, Kind: p.kind, Subject: subject, Args: fleet.JobArgs{Volume: &p.order}}); err != nil {
+		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: p.role, HostID: p.host.ID, Kind: p.kind, Subject: subject, Args: fleet.JobArgs{Volume: &p.args}}); err != nil {
 			return err
 		}
 		mine = append(mine, string(id))
 		if way.id != "" {
-			sender, err := way.sendWith(ctx, q, task, id, p.ref)
+			sender, err := way.addSenderJob(ctx, q, task, id, p.ref)
 			if err != nil {
 				return err
 			}
 			mine = append(mine, string(sender))
 		}
 	}
-	for _, file := range s.wait {
+	for _, file := range s.awaited {
 		for _, kind := range []fleet.JobKind{fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeHash} {
 			at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVolume(file.ref), Kind: kind})
 			if err != nil {
 				return err
 			}
 			for _, r := range at {
-				if file.on == "" || r.HostID == file.on {
+				if file.host == "" || r.HostID == file.host {
 					all = append(all, string(r.ID))
 				}
 			}

@@ -12,14 +12,14 @@ import (
 )
 
 // OfAppliance identifies a file in a pool for the import of a VM.
-type OfAppliance struct {
+type ApplianceFile struct {
 	PoolID fleet.PoolID `json:"poolId"`
 	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); may be empty if only one host has the file"`
 	Volume string       `json:"volume"`
 }
 
 // GetAppliance returns an importable file with the facts that its host reported.
-func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of OfAppliance) (query.VolumeOn, error) {
+func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of ApplianceFile) (query.VolumeOn, error) {
 	v, err := c.VolumeOn(ctx, a, Volume{PoolID: of.PoolID, HostID: of.HostID, Volume: of.Volume})
 	if err == nil && v.Appliance == nil {
 		err = fleet.Errorf(fleet.NotFound, "%s is not an appliance. Choose an OVA archive, or a disk as VMDK, VHDX, VHD or VDI.", of.Volume)
@@ -58,7 +58,7 @@ func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]query.Vo
 }
 
 // planAppliance completes the input from the appliance's file. The VM's disks are made on a host with the file.
-func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM, from *planned) error {
+func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM, from *plannedSource) error {
 	at := *in.From.Appliance
 	v, err := c.GetAppliance(ctx, a, at)
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 
 // lockFile refuses if the file changed after planAppliance read it, or has unfinished jobs. The file's pool must be
 // locked.
-func (p planned) lockFile(ctx context.Context, q *db.Queries) error {
+func (p plannedSource) lockAppliance(ctx context.Context, q *db.Queries) error {
 	use, err := currentUse(ctx, q, *p.file)
 	if err != nil {
 		return err
@@ -116,13 +116,13 @@ func (p planned) lockFile(ctx context.Context, q *db.Queries) error {
 }
 
 // conversions returns the volume jobs that convert the appliance's disks, by disk index of the VM.
-func (p planned) conversions(vm fleet.VMView) map[int]fleet.VolumeOrder {
-	out := map[int]fleet.VolumeOrder{}
+func (p plannedSource) conversionJobs(vm fleet.VMView) map[int]fleet.VolumeParams {
+	out := map[int]fleet.VolumeParams{}
 	for i, d := range p.file.Appliance.Disks {
 		if d.Format == "" {
 			continue
 		}
-		order := fleet.VolumeOrder{Source: p.file.Name, Member: d.Member, TakesBytes: d.SizeBytes}
+		order := fleet.VolumeParams{Source: p.file.Name, Member: d.Member, TakesBytes: d.SizeBytes}
 		if vm.Spec.Disks[i].PoolID != p.file.PoolID {
 			order.SourcePool = p.file.PoolID
 		}
@@ -139,9 +139,9 @@ func (c *Control) ConvertVolume(ctx context.Context, a fleet.Actor, of Volume, t
 		if fleet.CheckNewVolume(&checks, "name", to); checks.Err() != nil {
 			return volumeJob{}, checks.Err()
 		}
-		order := fleet.VolumeOrder{Source: of.Volume, TakesBytes: v.CapacityBytes}
-		j := volumeJob{kind: fleet.VolumeConvert, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, order: order, detail: "of " + of.Volume}
-		if err := checkNameFree(ctx, q, j.ref, v.On(), v.Shared); err != nil {
+		order := fleet.VolumeParams{Source: of.Volume, TakesBytes: v.CapacityBytes}
+		j := volumeJob{kind: fleet.VolumeConvert, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, args: order, detail: "of " + of.Volume}
+		if err := checkNameFree(ctx, q, j.ref, v.LocalHost(), v.Shared); err != nil {
 			return j, err
 		}
 		var err error

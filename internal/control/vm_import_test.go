@@ -10,14 +10,14 @@ import (
 )
 
 // machine is a host's report on an appliance file with a disk of 1 MiB and an empty disk.
-const machine = `"format":"ova","capacityBytes":70000,"allocBytes":70000,"appliance":{"name":"Web 01","cpus":2,"memoryMiB":256,"firmware":"bios",` +
+const applianceFacts = `"format":"ova","capacityBytes":70000,"allocBytes":70000,"appliance":{"name":"Web 01","cpus":2,"memoryMiB":256,"firmware":"bios",` +
 	`"disks":[{"member":"disk.vmdk","format":"vmdk","sizeBytes":1048576,"fileBytes":65536,"controller":"pvscsi"},{"sizeBytes":2097152}],"nics":[{"network":"VM Network","model":"vmxnet3"}]}`
 
 // addAppliance adds an appliance file to a pool of h1.
-func (s *projectFixture) addAppliance(pool fleet.PoolID, name string) *control.OfAppliance {
+func (s *projectFixture) addAppliance(pool fleet.PoolID, name string) *control.ApplianceFile {
 	s.t.Helper()
-	s.addVolume(pool, s.h1, `{"name":"`+name+`","path":"/v/`+name+`",`+machine+`}`)
-	return &control.OfAppliance{PoolID: pool, Volume: name}
+	s.addVolume(pool, s.h1, `{"name":"`+name+`","path":"/v/`+name+`",`+applianceFacts+`}`)
+	return &control.ApplianceFile{PoolID: pool, Volume: name}
 }
 
 // A host imports a VM from a file: its disks are converted before the VM is defined, and empty disks are created with
@@ -31,7 +31,7 @@ func TestImportApplianceConvertsDisksFirst(t *testing.T) {
 	}
 	spec := files[0].Appliance.Spec(s.local)
 	spec.NICs = nil
-	vm, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-1", Spec: spec, Start: true, From: &control.From{Appliance: of}})
+	vm, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-1", Spec: spec, Start: true, From: &control.VMSource{Appliance: of}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,14 +46,14 @@ func TestImportApplianceConvertsDisksFirst(t *testing.T) {
 	s.wantRefused("deleted while a disk is converted", fleet.Conflict, "is being copied", func() error { _, err := s.DeleteVM(t.Context(), chief, vm.ID, false, ""); return err })
 	s.finishVolume(s.h1, w, `{}`)
 	made := s.onlyJob(s.h1, fleet.VMApply)
-	if len(made.Made) != 1 || made.Made[0] != ref { // the empty disk is created with the VM
-		t.Errorf("%+v", made.Made)
+	if len(made.CreatedDisks) != 1 || made.CreatedDisks[0] != ref { // the empty disk is created with the VM
+		t.Errorf("%+v", made.CreatedDisks)
 	}
 	s.audited("vm.create")
 
 	// Without a spec the file's proposal is used. Disks are in the file's pool, and NICs on the network of the same
 	// name, or else on the default network. Errors are shown.
-	other, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.From{Appliance: of}})
+	other, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.VMSource{Appliance: of}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,12 +61,12 @@ func TestImportApplianceConvertsDisksFirst(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	w = s.onlyJob(s.h1, fleet.VolumeConvert)
-	s.fails(s.h1, w, "The disk disk.vmdk refers to another disk")
+	s.failJob(s.h1, w, "The disk disk.vmdk refers to another disk")
 	for _, w := range s.work(s.h1, fleet.VMApply) {
-		s.fails(s.h1, w, "disk 1 is not there")
+		s.failJob(s.h1, w, "disk 1 is not there")
 	}
 	s.addNetwork(fleet.NetworkLibvirt, "VM Network", `{"active":true}`)
-	same, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-3", From: &control.From{Appliance: of}})
+	same, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-3", From: &control.VMSource{Appliance: of}})
 	if err != nil || len(same.Spec.NICs) != 1 || same.Spec.NICs[0].Network != "VM Network" {
 		t.Errorf("%+v %v", same.Spec.NICs, err)
 	}
@@ -93,14 +93,14 @@ func TestInvalidImportRefused(t *testing.T) {
 		code fleet.Code
 		says string
 	}{
-		"a member's":               {s.member, control.CreateVM{From: &control.From{Appliance: of}}, fleet.Forbidden, ""},
-		"two sources":              {chief, control.CreateVM{From: &control.From{Appliance: of, VMID: vm.ID}}, fleet.Invalid, "Name a template"},
-		"a file that is not there": {chief, control.CreateVM{From: &control.From{Appliance: &control.OfAppliance{PoolID: s.local, Volume: "other.ova"}}}, fleet.NotFound, ""},
-		"what is none":             {chief, control.CreateVM{From: &control.From{Appliance: &control.OfAppliance{PoolID: s.local, Volume: vm.Spec.Disks[0].Volume}}}, fleet.NotFound, ""},
-		"one that is refused":      {chief, control.CreateVM{From: &control.From{Appliance: &control.OfAppliance{PoolID: s.local, Volume: "bad.ova"}}}, fleet.Conflict, "holds a link"},
-		"on another host":          {chief, control.CreateVM{HostID: s.h2, From: &control.From{Appliance: of}}, fleet.Invalid, "that has its file"},
-		"with a disk too few":      {chief, control.CreateVM{Spec: disks(plain), From: &control.From{Appliance: of}}, fleet.Invalid, "has 2 disks"},
-		"with another's disk":      {chief, control.CreateVM{Spec: disks(plain, fleet.Disk{PoolID: s.local, Image: &fleet.Volref{PoolID: s.local, Volume: "x"}}), From: &control.From{Appliance: of}}, fleet.Invalid, "cannot have another source"},
+		"a member's":               {s.member, control.CreateVM{From: &control.VMSource{Appliance: of}}, fleet.Forbidden, ""},
+		"two sources":              {chief, control.CreateVM{From: &control.VMSource{Appliance: of, VMID: vm.ID}}, fleet.Invalid, "Name a template"},
+		"a file that is not there": {chief, control.CreateVM{From: &control.VMSource{Appliance: &control.ApplianceFile{PoolID: s.local, Volume: "other.ova"}}}, fleet.NotFound, ""},
+		"what is none":             {chief, control.CreateVM{From: &control.VMSource{Appliance: &control.ApplianceFile{PoolID: s.local, Volume: vm.Spec.Disks[0].Volume}}}, fleet.NotFound, ""},
+		"one that is refused":      {chief, control.CreateVM{From: &control.VMSource{Appliance: &control.ApplianceFile{PoolID: s.local, Volume: "bad.ova"}}}, fleet.Conflict, "holds a link"},
+		"on another host":          {chief, control.CreateVM{HostID: s.h2, From: &control.VMSource{Appliance: of}}, fleet.Invalid, "that has its file"},
+		"with a disk too few":      {chief, control.CreateVM{Spec: disks(plain), From: &control.VMSource{Appliance: of}}, fleet.Invalid, "has 2 disks"},
+		"with another's disk":      {chief, control.CreateVM{Spec: disks(plain, fleet.Disk{PoolID: s.local, Image: &fleet.Volref{PoolID: s.local, Volume: "x"}}), From: &control.VMSource{Appliance: of}}, fleet.Invalid, "cannot have another source"},
 	} {
 		c.in.ProjectID, c.in.Name = s.red, "imported"
 		s.wantRefused(name, c.code, c.says, func() error { _, err := s.CreateVM(t.Context(), c.who, c.in); return err })
@@ -186,7 +186,7 @@ func TestExportVisibleOnlyToItsProject(t *testing.T) {
 	if o := w.Args.Volume; !o.Flatten || o.Source != vm.Spec.Disks[1].Volume || o.SourcePool != s.nfs || !strings.HasPrefix(d.Volume, "web-disk2-") {
 		t.Errorf("%s: %+v", d.Volume, o)
 	}
-	s.fails(s.h1, w, "No space left on device")
+	s.failJob(s.h1, w, "No space left on device")
 	for range fleet.MaxExports - 2 {
 		if _, err := s.ExportVM(t.Context(), s.member, vm.ID, control.NewExport{Format: "ova"}); err != nil {
 			t.Fatal(err)
@@ -197,10 +197,10 @@ func TestExportVisibleOnlyToItsProject(t *testing.T) {
 		return err
 	})
 	for _, w := range s.work(s.h1, fleet.VolumeExport) {
-		s.stop(s.h1, w, wire.Finish{Outcome: wire.Failed, Error: "x"})
+		s.finishWith(s.h1, w, wire.Finish{Outcome: wire.Failed, Error: "x"})
 	}
 	s.exec(`UPDATE exports SET expires_at = now() - interval '1 second' WHERE id = $1`, e.ID)
-	if err := s.EndExports(t.Context(), fleet.SystemActor); err != nil {
+	if err := s.DeleteStaleExports(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.GetExport(t.Context(), member, e.ID); fleet.CodeOf(err) != fleet.NotFound {

@@ -164,7 +164,7 @@ func TestVMsVisibleOnlyInOwnProjects(t *testing.T) {
 		t.Errorf("a foreign VM says %v, a missing one %v", foreign, missing)
 	}
 	for name, do := range map[string]func() error{
-		"VMEvents": func() error { _, err := s.VMEvents(t.Context(), s.stranger, v.ID); return err },
+		"VMEvents": func() error { _, err := s.VMHistory(t.Context(), s.stranger, v.ID); return err },
 		"VMMeter":  func() error { _, err := s.VMMeter(t.Context(), s.stranger, v.ID); return err },
 		"GetTask":  func() error { j := s.firstTask(); _, err := s.GetTask(t.Context(), s.stranger, j); return err },
 		"Cancel":   func() error { j := s.firstTask(); _, err := s.CancelTask(t.Context(), s.stranger, j); return err },
@@ -208,7 +208,7 @@ func TestPhaseInSQLMatchesGo(t *testing.T) {
 		vm.Spec.Power = rapid.SampledFrom([]fleet.Power{fleet.Running, fleet.Paused, fleet.Stopped}).Draw(t, "wanted")
 		vm.Generation = rapid.Int64Range(1, 3).Draw(t, "generation")
 		vm.ObservedGeneration = rapid.Int64Range(0, 3).Draw(t, "observed")
-		vm.Ordered = rapid.SampledFrom([]fleet.Power{"", "", fleet.Running, fleet.Paused, fleet.Stopped}).Draw(t, "ordered")
+		vm.RequestedPower = rapid.SampledFrom([]fleet.Power{"", "", fleet.Running, fleet.Paused, fleet.Stopped}).Draw(t, "ordered")
 		vm.Status, vm.DeletedAt = nil, nil
 		if rapid.Bool().Draw(t, "reported") {
 			vm.Status = &fleet.VMStatus{
@@ -221,7 +221,7 @@ func TestPhaseInSQLMatchesGo(t *testing.T) {
 				NICs:     rapid.SampledFrom([][]fleet.NICState{nil, {}, {{Addresses: []string{"10.0.0.7"}}}, {{MAC: "52:54:00:00:00:01"}}, {{Addresses: []string{"10.0.0.5", "fe80::1"}}, {Addresses: []string{`10\.0."0.6`}}}}).Draw(t, "nics"),
 			}
 		}
-		vm.Elsewhere = rapid.SampledFrom([][]fleet.Sighting{nil, nil, {{Power: fleet.Running, Proven: true}}, {{Power: fleet.Running, Proven: true, Alarm: true}}}).Draw(t, "elsewhere")
+		vm.Sightings = rapid.SampledFrom([][]fleet.Sighting{nil, nil, {{Power: fleet.Running, HasMark: true}}, {{Power: fleet.Running, HasMark: true, Alarm: true}}}).Draw(t, "elsewhere")
 		vm.Protection.Expiry = rapid.SampledFrom([]fleet.Expiry{"", "", fleet.ExpiresSoon, fleet.Expired}).Draw(t, "expiry")
 		if rapid.Bool().Draw(t, "deleted") {
 			at := time.Now()
@@ -239,7 +239,7 @@ func TestPhaseInSQLMatchesGo(t *testing.T) {
 			seen = &at
 		}
 		s.exec(`UPDATE vms SET spec = $2, status = $3, generation = $4, observed_generation = $5, deleted_at = $6, ordered = $7, elsewhere = $8, expiry = $9 WHERE id = $1`,
-			vm.ID, vm.Spec, vm.Status, vm.Generation, vm.ObservedGeneration, vm.DeletedAt, vm.Ordered, vm.Elsewhere, vm.Protection.Expiry)
+			vm.ID, vm.Spec, vm.Status, vm.Generation, vm.ObservedGeneration, vm.DeletedAt, vm.RequestedPower, vm.Sightings, vm.Protection.Expiry)
 		s.exec(`UPDATE host_sessions SET seen_at = $1`, seen)
 		want := vm.Phase(seen, now)
 		var got fleet.Phase

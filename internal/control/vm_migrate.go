@@ -74,7 +74,7 @@ func poolIDs(spec fleet.VMSpec, more ...fleet.PoolID) []string {
 }
 
 // decideMigration returns the migration job's arguments for a locked VM, and the target host's name.
-func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, in MigrateVM) (order fleet.MigrateOrder, host string, err error) {
+func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, in MigrateVM) (order fleet.MigrationParams, host string, err error) {
 	if err := checkMigratable(ctx, q, vm); err != nil {
 		return order, "", err
 	}
@@ -102,7 +102,7 @@ func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	if err := checks.Err(); err != nil {
 		return order, "", err
 	}
-	order = fleet.MigrateOrder{To: in.HostID, ToName: targets[0].target.HostName, RateBytes: vm.Spec.Migration.Rate(in.RateBytes), Disks: []fleet.LeavingDisk{}, Stay: targets[0].stay}
+	order = fleet.MigrationParams{To: in.HostID, ToName: targets[0].target.HostName, RateBytes: vm.Spec.Migration.Rate(in.RateBytes), Disks: []fleet.MigratingDisk{}, Stay: targets[0].stayingDisks}
 	next := max(len(vm.Spec.Disks), int(vm.Generation))
 	for i, pool := range targets[0].pools {
 		if pool == "" {
@@ -112,7 +112,7 @@ func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 		if to, next, err = freeDiskName(ctx, q, vm, pool, next); err != nil {
 			return order, "", err
 		}
-		order.Disks = append(order.Disks, fleet.LeavingDisk{
+		order.Disks = append(order.Disks, fleet.MigratingDisk{
 			Disk: vm.Spec.Disks[i].Ref(), To: to, Transfer: fleet.NewID[fleet.TransferID](), TakesBytes: vm.DiskBytes(vm.Spec.Disks[i]),
 		})
 	}
@@ -151,7 +151,7 @@ func checkMigratable(ctx context.Context, q *db.Queries, vm fleet.VMView) error 
 }
 
 // queueMigration makes one task with the sender's job and the receiver's jobs, one per disk.
-func queueMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, order fleet.MigrateOrder) (fleet.Task, error) {
+func queueMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, order fleet.MigrationParams) (fleet.Task, error) {
 	task, err := queueVM(ctx, q, a, vm, fleet.VMMigrate, fleet.JobArgs{Migrate: &order})
 	if err != nil {
 		return task, err
@@ -166,9 +166,9 @@ func queueMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.
 	sender, steps := sending[0].ID, []string{}
 	for i, d := range order.Disks {
 		id := fleet.NewID[fleet.JobID]()
-		work := fleet.VolumeOrder{
+		work := fleet.VolumeParams{
 			TakesBytes: d.TakesBytes,
-			Transfer:   &fleet.TransferOrder{ID: d.Transfer, Peer: vm.HostID, PeerName: vm.HostName, RateBytes: order.RateBytes, Check: true},
+			Transfer:   &fleet.TransferParams{ID: d.Transfer, Peer: vm.HostID, PeerName: vm.HostName, RateBytes: order.RateBytes, Check: true},
 		}
 		err := q.AddStep(ctx, db.AddStepParams{
 			ID: id, TaskID: &task.ID, Role: fmt.Sprintf("%s-%02d", roleReceive, i+1), HostID: order.To, Kind: fleet.VolumeReceive,
@@ -207,7 +207,7 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 		out = nil
 		for _, t := range targets {
 			// Without disks to send, list a host once; otherwise only with pools that the host has.
-			if t.sends == (t.pool != "") && (t.pool == "" || t.has) {
+			if t.sendsDisks == (t.pool != "") && (t.pool == "" || t.hostHasPool) {
 				out = append(out, t.target)
 			}
 		}
@@ -224,9 +224,9 @@ type migrationTarget struct {
 	target fleet.MigrationTarget
 	pool   fleet.PoolID   // one pool for all sent disks; empty: each disk's own
 	pools  []fleet.PoolID // by disk; empty: the disk is not sent
-	stay   []fleet.Volref
-	sends  bool // some disk is sent
-	has    bool // the host has the pool
+	stayingDisks   []fleet.Volref
+	sendsDisks  bool // some disk is sent
+	hostHasPool    bool // the host has the pool
 }
 
 // migrationTargets checks, for each other host or only the named one, whether the VM can migrate there: with all disks
@@ -239,7 +239,7 @@ func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm flee
 	if err != nil {
 		return nil, err
 	}
-	if err := addRulings(ctx, q, vm.Meta, vm.Spec.Rules, hosts); err != nil {
+	if err := addRules(ctx, q, vm.Meta, vm.Spec.Rules, hosts); err != nil {
 		return nil, err
 	}
 	rows, err := q.PoolsForWork(ctx, store.Texts(ids))
@@ -263,55 +263,55 @@ func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm flee
 }
 
 func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, specs map[fleet.PoolID]fleet.PoolSpec) migrationTarget {
-	files := func(id fleet.PoolID) bool { kind := specs[id].Kind.Is(); return kind.Files && kind.Makes }
+	files := func(id fleet.PoolID) bool { kind := specs[id].Kind.Info(); return kind.FilePool && kind.CreatesVolumes }
 	t := migrationTarget{pool: pool, target: fleet.MigrationTarget{HostID: h.ID, HostName: h.Name}}
 	spec, why := vm.Spec, ""
 	spec.Disks = nil
 	for i, d := range vm.Spec.Disks {
 		on := h.Pools[d.PoolID]
 		if specs[d.PoolID].Shared && on.Assigned && on.State == fleet.PoolActive {
-			t.pools, t.stay = append(t.pools, ""), append(t.stay, d.Ref())
+			t.pools, t.stayingDisks = append(t.pools, ""), append(t.stayingDisks, d.Ref())
 			continue
 		}
 		to := cmp.Or(pool, d.PoolID)
-		if t.sends = true; !files(to) || !files(d.PoolID) {
+		if t.sendsDisks = true; !files(to) || !files(d.PoolID) {
 			why = fmt.Sprintf("Disk %d can only be sent from a file pool to another file pool.", i+1)
 		}
 		t.pools = append(t.pools, to)
 		spec.Disks = append(spec.Disks, fleet.Disk{PoolID: to, SizeBytes: vm.DiskBytes(vm.Spec.Disks[i])})
 	}
-	if pool != "" && t.sends {
+	if pool != "" && t.sendsDisks {
 		on := h.Pools[pool]
-		t.has = on.Assigned
+		t.hostHasPool = on.Assigned
 		t.target.PoolID, t.target.PoolName, t.target.FreeBytes = pool, on.Name, max(0, on.FreeBytes)
 	}
 	if h.ID == vm.HostID {
 		why = "The VM is on this host already."
 	}
-	faults := placement.Fit(spec, h)
-	if f := placement.Unreserved(spec, h); f != nil {
+	faults := placement.Faults(spec, h)
+	if f := placement.ReservedCPUFault(spec, h); f != nil {
 		faults = append(faults, *f)
 	}
 	if why == "" && len(faults) > 0 {
-		why, t.target.Room = faults[0].Message, faults[0].Room
+		why, t.target.Room = faults[0].Message, faults[0].Overcommittable
 	}
 	t.target.Allowed, t.target.Reason = why == "", why
 	return t
 }
 
 // LeavingVM returns the VM's migration in progress; nil: none.
-func (c *Control) LeavingVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.LeavingVM, error) {
+func (c *Control) OpenMigration(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.MigratingVM, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
 	return migrationOf(ctx, c.store.Queries, id)
 }
 
-func migrationOf(ctx context.Context, q *db.Queries, id fleet.VMID) (*fleet.LeavingVM, error) {
+func migrationOf(ctx context.Context, q *db.Queries, id fleet.VMID) (*fleet.MigratingVM, error) {
 	rows, err := q.LeavingOf(ctx, fleet.SubjectVM(id))
 	if err != nil || len(rows) == 0 || rows[0].Args.Migrate == nil {
 		return nil, store.Err(err)
 	}
 	r := rows[0]
-	return &fleet.LeavingVM{MigrateOrder: *r.Args.Migrate, Task: fleet.TaskID(r.TaskID), State: r.State, Progress: int(r.Progress), Note: r.Note}, nil
+	return &fleet.MigratingVM{MigrationParams: *r.Args.Migrate, Task: fleet.TaskID(r.TaskID), State: r.State, Progress: int(r.Progress), Note: r.Note}, nil
 }

@@ -95,7 +95,7 @@ func TestColdMigrationSwitchesHostAfterBothSucceed(t *testing.T) {
 	if got := s.get(v.ID); got.HostID != s.h1 || got.Spec.Disks[0].Ref() != v.Spec.Disks[0].Ref() {
 		t.Fatal("the VM is on the target before the source has finished")
 	}
-	s.stop(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Absent}})
+	s.finishWith(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Absent}})
 	now := s.get(v.ID)
 	if now.HostID != s.h2 || now.Spec.Disks[0].Ref() != order.Disks[0].To || now.Spec.Disks[1].Ref() != order.Disks[1].To || now.Spec.Disks[1].SizeBytes != 2<<30 || now.Generation < v.Generation+2 {
 		t.Fatalf("the VM is on %s with %+v at generation %d", now.HostName, now.Spec.Disks, now.Generation)
@@ -112,21 +112,21 @@ func TestColdMigrationSwitchesHostAfterBothSucceed(t *testing.T) {
 		t.Fatalf("the old disks are deleted before the new host has the VM: %+v", got)
 	}
 	start := s.onlyJob(s.h2, fleet.VMStart)
-	if len(start.Made) < 2 || start.VM.Spec.Disks[0].Ref() != order.Disks[0].To {
-		t.Errorf("the new host's job names %v as created", start.Made)
+	if len(start.CreatedDisks) < 2 || start.VM.Spec.Disks[0].Ref() != order.Disks[0].To {
+		t.Errorf("the new host's job names %v as created", start.CreatedDisks)
 	}
-	s.stop(s.h2, start, wire.Finish{Outcome: wire.Failed, Generation: start.Generation, Error: "out of memory"})
+	s.finishWith(s.h2, start, wire.Finish{Outcome: wire.Failed, Generation: start.Generation, Error: "out of memory"})
 	if got := s.work(s.h1, fleet.VolumeDelete); len(got) != 0 {
 		t.Fatalf("the old disks are deleted although the new host failed: %+v", got)
 	}
 	apply := s.onlyJob(s.h2, fleet.VMApply)
-	s.stop(s.h2, apply, wire.Finish{Outcome: wire.Done, Generation: apply.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+	s.finishWith(s.h2, apply, wire.Finish{Outcome: wire.Done, Generation: apply.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	for range 2 {
 		deletes := s.work(s.h1, fleet.VolumeDelete)
 		for _, d := range deletes {
 			ref, _ := d.Subject.Volume()
-			if ref != order.Disks[0].Disk && ref != order.Disks[1].Disk || d.Held.Disk != "" || !d.Args.DeleteDisks {
-				t.Errorf("%+v is deleted, held by %+v", ref, d.Held)
+			if ref != order.Disks[0].Disk && ref != order.Disks[1].Disk || d.VolumeUsers.Disk != "" || !d.Args.DeleteDisks {
+				t.Errorf("%+v is deleted, held by %+v", ref, d.VolumeUsers)
 			}
 		}
 		if len(deletes) == 2 {
@@ -155,7 +155,7 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 		t.Helper()
 		got := s.work(s.h2, fleet.VolumeDelete)
 		for _, w := range got {
-			s.stop(s.h2, w, wire.Finish{Outcome: wire.Done})
+			s.finishWith(s.h2, w, wire.Finish{Outcome: wire.Done})
 		}
 		if len(got) != n {
 			t.Errorf("%d copies are deleted, want %d", len(got), n)
@@ -168,21 +168,21 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.stop(s.h1, w, wire.Finish{Outcome: wire.Cancelled, Generation: w.Generation, Error: "Cancelled by chief.", VM: v.Status})
+	s.finishWith(s.h1, w, wire.Finish{Outcome: wire.Cancelled, Generation: w.Generation, Error: "Cancelled by chief.", VM: v.Status})
 	stays("taken back")
 	dropped(2)
 
 	// The source host reports the end of its job before the target host has received all disks.
 	s.migrate(v)
 	w = s.onlyJob(s.h1, fleet.VMMigrate)
-	s.stop(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: v.Status})
+	s.finishWith(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: v.Status})
 	stays("without its disks")
 
 	// A receive job that ends after its sender has failed.
 	s.migrate(v)
 	w = s.onlyJob(s.h1, fleet.VMMigrate)
 	late := s.work(s.h2, fleet.VolumeReceive)
-	s.stop(s.h1, w, wire.Finish{Outcome: wire.Failed, Generation: w.Generation, Error: "Input/output error", VM: v.Status})
+	s.finishWith(s.h1, w, wire.Finish{Outcome: wire.Failed, Generation: w.Generation, Error: "Input/output error", VM: v.Status})
 	for _, in := range late {
 		s.finishVolume(s.h2, in, `{}`)
 	}

@@ -54,32 +54,32 @@ func (c *Control) MoveDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 }
 
 // decideMove returns the job's arguments for a locked VM. The destination pool must be locked too.
-func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, disk fleet.Volref, in MoveDisk) (fleet.MoveOrder, error) {
+func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, disk fleet.Volref, in MoveDisk) (fleet.MoveParams, error) {
 	i := slices.IndexFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == disk })
 	if i < 0 {
-		return fleet.MoveOrder{}, fleet.Errorf(fleet.NotFound, "The VM has no disk %q any more. Reload and try again.", disk.Volume)
+		return fleet.MoveParams{}, fleet.Errorf(fleet.NotFound, "The VM has no disk %q any more. Reload and try again.", disk.Volume)
 	}
 	moving, err := diskMovesOf(ctx, q, vm.ID)
 	if err != nil {
-		return fleet.MoveOrder{}, err
+		return fleet.MoveParams{}, err
 	}
 	if ok, why := vm.AllowsMove(disk, moving); !ok {
-		return fleet.MoveOrder{}, fleet.Errorf(fleet.Conflict, "%s", why)
+		return fleet.MoveParams{}, fleet.Errorf(fleet.Conflict, "%s", why)
 	}
 	targets, err := moveTargets(ctx, q, a, vm, i, []fleet.PoolID{in.PoolID}, in.Overcommit)
 	if err != nil {
-		return fleet.MoveOrder{}, err
+		return fleet.MoveParams{}, err
 	}
 	var checks fleet.Checks
 	switch t := targets[0]; {
-	case !t.Allowed && t.Room:
+	case !t.Allowed && t.LacksOnlySpace:
 		checks.Add("poolId", "%s", t.Reason)
 		checks.Add("overcommit", "To proceed anyway, overcommit the pool.")
 	case !t.Allowed:
 		checks.Add("poolId", "%s", t.Reason)
 	}
 	if err := checks.Err(); err != nil {
-		return fleet.MoveOrder{}, err
+		return fleet.MoveParams{}, err
 	}
 	to := fleet.Volref{PoolID: in.PoolID, Volume: disk.Volume}
 	taken, err := q.VolumeNameReserved(ctx, db.VolumeNameReservedParams{PoolID: string(to.PoolID), Volume: to.Volume})
@@ -90,7 +90,7 @@ func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVi
 	if err == nil && taken {
 		err = fleet.Errorf(fleet.Conflict, "The pool has or had volumes named %s and %s. Rename or delete these volumes.", disk.Volume, to.Volume)
 	}
-	return fleet.MoveOrder{Disk: disk, To: to, RateBytes: vm.Spec.Migration.Rate(in.RateBytes), TakesBytes: vm.DiskBytes(vm.Spec.Disks[i])}, err
+	return fleet.MoveParams{Disk: disk, To: to, RateBytes: vm.Spec.Migration.Rate(in.RateBytes), TakesBytes: vm.DiskBytes(vm.Spec.Disks[i])}, err
 }
 
 // MoveTargets returns the pools of the VM's host as destinations for the disk. Each unsuitable pool has a reason.
@@ -142,7 +142,7 @@ func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 	}
 	files := func(id fleet.PoolID) bool {
 		k := slices.IndexFunc(kinds, func(p db.Pool) bool { return p.ID == id })
-		return k < 0 || kinds[k].Spec.Kind.Is().Files // placement reports a missing pool
+		return k < 0 || kinds[k].Spec.Kind.Info().FilePool // placement reports a missing pool
 	}
 	h := hosts[0]
 	h.Overcommit = overcommit
@@ -157,8 +157,8 @@ func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 			t.Allowed, t.Reason = false, "The disk is not a file: disks in a pool of this kind cannot be moved."
 		} else if !files(id) {
 			t.Allowed, t.Reason = false, "Disks can only be moved into file pools."
-		} else if faults := placement.FitDisks(disks[k:k+1], h); len(faults) > 0 {
-			t.Allowed, t.Reason, t.Room = false, faults[0].Message, faults[0].Room
+		} else if faults := placement.DiskFaults(disks[k:k+1], h); len(faults) > 0 {
+			t.Allowed, t.Reason, t.LacksOnlySpace = false, faults[0].Message, faults[0].Overcommittable
 		}
 		out[k] = t
 	}
@@ -166,7 +166,7 @@ func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 }
 
 // MovingDisks returns the VM's disk migrations in progress.
-func (c *Control) MovingDisks(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.MovingDisk, error) {
+func (c *Control) OpenDiskMigrations(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.MovingDisk, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func diskMovesOf(ctx context.Context, q *db.Queries, id fleet.VMID) ([]fleet.Mov
 	var out []fleet.MovingDisk
 	for _, r := range rows {
 		if r.Args.Move != nil {
-			out = append(out, fleet.MovingDisk{MoveOrder: *r.Args.Move, Task: fleet.TaskID(r.TaskID), State: r.State, Progress: int(r.Progress), Note: r.Note})
+			out = append(out, fleet.MovingDisk{MoveParams: *r.Args.Move, Task: fleet.TaskID(r.TaskID), State: r.State, Progress: int(r.Progress), Note: r.Note})
 		}
 	}
 	return out, err

@@ -61,7 +61,7 @@ func (m *moveFixture) finish(w wire.Work, f wire.Finish) error {
 	return err
 }
 
-func (m *moveFixture) move(v fleet.VMView, disk fleet.Volref) fleet.Task {
+func (m *moveFixture) moveDisk(v fleet.VMView, disk fleet.Volref) fleet.Task {
 	m.t.Helper()
 	task, err := m.MoveDisk(m.t.Context(), chief, v.ID, disk, control.MoveDisk{PoolID: m.nfs, RateBytes: 10 << 20})
 	if err != nil {
@@ -85,7 +85,7 @@ func (m *moveFixture) claimMove(v fleet.VMView) wire.Work {
 func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
-	task := s.move(v, disk)
+	task := s.moveDisk(v, disk)
 	if task.Kind != fleet.VMDiskMove || task.HostID != s.h1 || s.get(v.ID).Spec.Disks[0].Ref() != disk {
 		t.Fatalf("%+v", task)
 	}
@@ -147,8 +147,8 @@ func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
 		if kinds = append(kinds, string(j.Kind)); j.Kind == fleet.VolumeDelete {
 			deletion = j
 		}
-		if ref, ok := j.Subject.Volume(); j.Kind == fleet.VolumeDelete && (!ok || ref != disk || !j.Args.DeleteDisks || j.Held == nil || j.Held.Disk != "") {
-			t.Errorf("the old file's deletion is %+v, held by %+v", j, j.Held)
+		if ref, ok := j.Subject.Volume(); j.Kind == fleet.VolumeDelete && (!ok || ref != disk || !j.Args.DeleteDisks || j.VolumeUsers == nil || j.VolumeUsers.Disk != "") {
+			t.Errorf("the old file's deletion is %+v, held by %+v", j, j.VolumeUsers)
 		}
 	}
 	if got := strings.Join(kinds, " "); !strings.Contains(got, "volume.delete") || !strings.Contains(got, "vm.apply") {
@@ -157,7 +157,7 @@ func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
 	if err := s.finish(deletion, wire.Finish{Outcome: wire.Failed, Error: "Another domain uses it."}); err != nil {
 		t.Fatal(err)
 	}
-	said := text(s.projectFixture, `SELECT note FROM tasks WHERE kind = 'vm.disk.move'`)
+	said := queryText(s.projectFixture, `SELECT note FROM tasks WHERE kind = 'vm.disk.move'`)
 	if want := "The old volume " + disk.Volume + " is still in the pool "; !strings.HasPrefix(said, want) || !strings.HasSuffix(said, ": Another domain uses it.") {
 		t.Errorf("the migration's task says %q", said)
 	}
@@ -166,11 +166,11 @@ func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
 func TestCancelDiskMigrationKeepsOldDisk(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
-	waits := s.move(v, disk)
+	waits := s.moveDisk(v, disk)
 	if got, err := s.CancelTask(t.Context(), chief, waits.ID); err != nil || got.State != fleet.JobCancelled {
 		t.Fatalf("the cancelled queued task: %+v %v", got, err)
 	}
-	task := s.move(v, disk)
+	task := s.moveDisk(v, disk)
 	w := s.claimMove(v)
 	if answer, err := s.Progress(t.Context(), s.agent, w.ID, wire.Progress{Epoch: w.Epoch, Percent: 10}); err != nil || answer.Stop != "" {
 		t.Fatalf("%+v %v", answer, err)
@@ -206,7 +206,7 @@ func TestCancelDiskMigrationKeepsOldDisk(t *testing.T) {
 func TestForceOffAbortsDiskMigration(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
-	s.move(v, disk)
+	s.moveDisk(v, disk)
 	w := s.claimMove(v)
 	if _, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStop); err != nil {
 		t.Fatal(err)
@@ -251,14 +251,14 @@ func TestInvalidDiskMigrationRefused(t *testing.T) {
 		t.Fatalf("%+v %v", targets, err)
 	}
 	for _, p := range targets {
-		if p.Allowed || p.Reason == "" || p.Room != (p.PoolID == s.nfs) {
+		if p.Allowed || p.Reason == "" || p.LacksOnlySpace != (p.PoolID == s.nfs) {
 			t.Errorf("%+v", p)
 		}
 	}
 	if err := ask(control.MoveDisk{PoolID: s.nfs, Overcommit: true})(); err != nil {
 		t.Errorf("an administrator with overcommit: %v", err)
 	}
-	if _, err := s.CancelTask(t.Context(), chief, fleet.TaskID(text(s.projectFixture, `SELECT id FROM jobs WHERE kind = 'vm.disk.move'`))); err != nil {
+	if _, err := s.CancelTask(t.Context(), chief, fleet.TaskID(queryText(s.projectFixture, `SELECT id FROM jobs WHERE kind = 'vm.disk.move'`))); err != nil {
 		t.Fatal(err)
 	}
 	s.setPoolSizes(s.nfs, 1<<20, 0, 0)
@@ -277,14 +277,14 @@ func TestDiskMigrationReservesSpace(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
 	s.setPoolSizes(s.nfs, 1536, 0, 0)
-	s.move(v, disk)
+	s.moveDisk(v, disk)
 	s.wantRefused("space that is reserved already", fleet.Invalid, "2 fields", func() error {
 		_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: "most.raw", Format: "raw", SizeBytes: 1 << 30})
 		return err
 	})
 }
 
-func text(s *projectFixture, sql string) (out string) {
+func queryText(s *projectFixture, sql string) (out string) {
 	s.t.Helper()
 	if err := s.pool.QueryRow(s.t.Context(), sql).Scan(&out); err != nil {
 		s.t.Fatal(err)
@@ -296,7 +296,7 @@ func text(s *projectFixture, sql string) (out string) {
 func TestDiskMigrationHasNoAttemptLimit(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
-	s.move(v, disk)
+	s.moveDisk(v, disk)
 	w := s.claimMove(v)
 	for range 6 {
 		s.exec(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE id = $1`, w.ID)

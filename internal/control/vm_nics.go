@@ -19,7 +19,7 @@ import (
 func findNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, nics []fleet.NIC) (closed map[fleet.NetworkID]bool, err error) {
 	params := db.FindNetworksParams{ProjectID: string(project)}
 	for _, n := range nics {
-		if kind, name := n.On(); n.NetworkID != "" {
+		if kind, name := n.NetworkKindAndName(); n.NetworkID != "" {
 			params.Ids = append(params.Ids, string(n.NetworkID))
 		} else {
 			params.Kinds, params.Names = append(params.Kinds, string(kind)), append(params.Names, name)
@@ -35,23 +35,23 @@ func findNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, n
 	closed = map[fleet.NetworkID]bool{}
 	var checks fleet.Checks
 	for i, n := range nics {
-		kind, name := n.On()
+		kind, name := n.NetworkKindAndName()
 		k := slices.IndexFunc(rows, func(r db.FindNetworksRow) bool {
 			return r.ID == n.NetworkID || n.NetworkID == "" && r.Kind == kind && r.Name == name
 		})
 		switch {
 		case k >= 0 && (name == "" || rows[k].Kind == kind && rows[k].Name == name):
-			nics[i] = n.Onto(rows[k].ID, rows[k].Kind, rows[k].Name)
+			nics[i] = n.WithNetwork(rows[k].ID, rows[k].Kind, rows[k].Name)
 			closed[rows[k].ID] = rows[k].Closed
 		case n.NetworkID != "":
-			checks.Add(fmt.Sprintf("spec.nics[%d].networkId", i), "%s", noNetwork(name))
+			checks.Add(fmt.Sprintf("spec.nics[%d].networkId", i), "%s", noNetworkText(name))
 		}
 	}
 	return closed, checks.Err()
 }
 
 // noNetwork returns the same error for missing and unavailable networks, so that the error does not reveal which exist.
-func noNetwork(name string) string {
+func noNetworkText(name string) string {
 	if name == "" {
 		return "There is no such network."
 	}
@@ -76,10 +76,10 @@ func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 		if granted[i] || !closed[n.NetworkID] && (n.NetworkID != "" || n.Bridge == "") {
 			continue
 		}
-		kind, name := entered[i].On()
+		kind, name := entered[i].NetworkKindAndName()
 		field := map[fleet.NetworkKind]string{fleet.NetworkLibvirt: "network", fleet.NetworkBridge: "bridge"}[kind]
 		if entered[i].NetworkID != "" {
-			checks.Add(fmt.Sprintf("spec.nics[%d].networkId", i), "%s", noNetwork(name))
+			checks.Add(fmt.Sprintf("spec.nics[%d].networkId", i), "%s", noNetworkText(name))
 			continue
 		}
 		checks.Add(fmt.Sprintf("spec.nics[%d].%s", i, field), "%s is not open to this project. Choose another network, or ask an administrator to grant it.", name)
@@ -100,7 +100,7 @@ func changedNIC(old []fleet.NIC, n fleet.NIC) fleet.NIC {
 }
 
 // stored returns the spec as written to the database.
-func stored(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fleet.VMSpec) (fleet.VMSpec, error) {
+func specToStore(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fleet.VMSpec) (fleet.VMSpec, error) {
 	spec.NICs = slices.Clone(spec.NICs)
 	if slices.ContainsFunc(spec.NICs, func(n fleet.NIC) bool { return n.NetworkID == "" }) {
 		if _, err := findNetworks(ctx, q, project, spec.NICs); err != nil {
@@ -109,7 +109,7 @@ func stored(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fl
 	}
 	var checks fleet.Checks
 	for i, n := range spec.NICs {
-		if _, name := n.On(); n.NetworkID == "" {
+		if _, name := n.NetworkKindAndName(); n.NetworkID == "" {
 			checks.Add(fmt.Sprintf("spec.nics[%d].network", i), "There is no network %q any more.", name)
 		}
 		n.Network, n.Bridge = "", ""

@@ -31,7 +31,7 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 		if vm, err = store.LockVM(ctx, q, a, id, policy.VMUse); err != nil {
 			return err
 		}
-		to := agentapi.PlaceOf(vm, host)
+		to := agentapi.ReportedPlace(vm, host)
 		switch {
 		case was.HostID != vm.HostID:
 			return fleet.Errorf(fleet.Conflict, "The VM has moved meanwhile. Reload the page.")
@@ -58,10 +58,10 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 
 // moveToChosen moves the VM to the chosen host and marks the domains on all other hosts, including the former one, as
 // unmanaged.
-func moveToChosen(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place) error {
+func moveToChosen(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLocation) error {
 	// Not while the former host is offline or without the domain: if it later runs the VM too, that must raise an
 	// alarm.
-	if own := vm.Places()[0]; !own.Offline && own.Power != fleet.Absent {
+	if own := vm.Locations()[0]; !own.Offline && own.Power != fleet.Absent {
 		if err := q.KeepAsDiscovered(ctx, vm.ID); err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func moveToChosen(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.
 	return q.SettleSightings(ctx, vm.ID)
 }
 
-func placeDetail(vm fleet.VMView, to fleet.Place) string {
+func placeDetail(vm fleet.VMView, to fleet.VMLocation) string {
 	if to.Own {
 		return "stays on " + to.HostName
 	}

@@ -14,8 +14,8 @@ import (
 
 // Limits per person: pending plans, and all stored plans.
 const (
-	maxPlansAsked = 8
-	maxPlansKept  = 20
+	maxPendingPlans = 8
+	maxStoredPlans  = 20
 )
 
 // PlanOrder is the input of a plan; one field is set.
@@ -28,7 +28,7 @@ type PlanOrder struct {
 func planLabel(id fleet.PlanID) string { return "order of plan " + string(id) }
 
 // errDryRun rolls back a trial run.
-var errDryRun = errors.New("only tried")
+var errRollBackDryRun = errors.New("only tried")
 
 // PlanVM predicts the effect of UpdateVM with the same input, and changes nothing. It returns the same errors as
 // UpdateVM. The VM's host computes the new domain definition, which GetPlan returns once it is ready. Without changes
@@ -44,10 +44,10 @@ func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in U
 	if in.plans, err = c.planNewDisks(ctx, a, id, in.Spec); err != nil {
 		return fleet.Plan{}, err
 	}
-	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlanOrder, err error) {
+	return c.addPlan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlanOrder, err error) {
 		var old, vm fleet.VMView
 		if err := dryRun(ctx, tx, func(q *db.Queries) error {
-			old, vm, _, err = updateVM(ctx, q, a, c.macs(), id, in, "")
+			old, vm, _, err = updateVM(ctx, q, a, c.macPrefix(), id, in, "")
 			return err
 		}); err != nil {
 			return params, order, err
@@ -69,10 +69,10 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 	if err != nil {
 		return fleet.Plan{}, err
 	}
-	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlanOrder, err error) {
+	return c.addPlan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlanOrder, err error) {
 		var vm fleet.VMView
 		if err := dryRun(ctx, tx, func(q *db.Queries) error {
-			vm, _, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, completed, from, "")
+			vm, _, err = createVM(ctx, q, a, c.macPrefix(), sealer{c.opts.Vault}, id, completed, from, "")
 			return err
 		}); err != nil {
 			return params, order, err
@@ -90,15 +90,15 @@ func dryRun(ctx context.Context, tx pgx.Tx, do func(q *db.Queries) error) error 
 		if err := do(db.New(sub)); err != nil {
 			return err
 		}
-		return errDryRun
+		return errRollBackDryRun
 	})
-	if errors.Is(err, errDryRun) {
+	if errors.Is(err, errRollBackDryRun) {
 		return nil
 	}
 	return err
 }
 
-func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.Context, tx pgx.Tx) (db.AddPlanParams, PlanOrder, error)) (out fleet.Plan, err error) {
+func (c *Control) addPlan(ctx context.Context, a fleet.Actor, try func(ctx context.Context, tx pgx.Tx) (db.AddPlanParams, PlanOrder, error)) (out fleet.Plan, err error) {
 	if a.UserID == "" {
 		return out, fleet.Errorf(fleet.Forbidden, "Only a person can ask for a plan.")
 	}
@@ -109,21 +109,21 @@ func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.
 			return err
 		}
 		if order.Update != nil && len(params.Changes) == 0 {
-			out = fleet.Plan{VMID: fleet.VMID(*params.VMID), ProjectID: params.ProjectID, Name: params.VM.Name, Changes: []fleet.Change{}, State: fleet.PlanDrawn}
+			out = fleet.Plan{VMID: fleet.VMID(*params.VMID), ProjectID: params.ProjectID, Name: params.VM.Name, Changes: []fleet.Change{}, State: fleet.PlanReady}
 			return nil
 		}
 		params.ID = fleet.NewID[fleet.PlanID]()
 		if params.Asked, err = (sealer{c.opts.Vault}).encodeInput(planLabel(params.ID), order, order.Create != nil && order.Create.FirstBoot != nil); err != nil {
 			return err
 		}
-		params.UserID, params.Patience, params.Most = a.UserID, fleet.PlanPatience, maxPlansAsked
-		params.VM.Status, params.VM.Elsewhere = nil, nil // only the host reports these
-		if err := q.DropOldPlans(ctx, db.DropOldPlansParams{UserID: a.UserID, Most: maxPlansKept - 1}); err != nil {
+		params.UserID, params.Patience, params.Most = a.UserID, fleet.PlanTimeout, maxPendingPlans
+		params.VM.Status, params.VM.Sightings = nil, nil // only the host reports these
+		if err := q.DropOldPlans(ctx, db.DropOldPlansParams{UserID: a.UserID, Most: maxStoredPlans - 1}); err != nil {
 			return err
 		}
 		n, err := q.AddPlan(ctx, params)
 		if err == nil && n == 0 {
-			err = fleet.Errorf(fleet.TooMany, "You have %d unfinished plans already. Wait until they are ready, or try again in half a minute.", maxPlansAsked)
+			err = fleet.Errorf(fleet.TooMany, "You have %d unfinished plans already. Wait until they are ready, or try again in half a minute.", maxPendingPlans)
 		}
 		if err != nil {
 			return err
@@ -156,12 +156,12 @@ func (c *Control) GetPlan(ctx context.Context, a fleet.Actor, id fleet.PlanID) (
 
 func getPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID) (fleet.Plan, error) {
 	if !fleet.IsID(string(id)) {
-		return fleet.Plan{}, planGone()
+		return fleet.Plan{}, planGoneError()
 	}
-	row, err := q.GetPlan(ctx, db.GetPlanParams{ID: id, UserID: a.UserID, Patience: fleet.PlanPatience, Life: fleet.PlanLife})
+	row, err := q.GetPlan(ctx, db.GetPlanParams{ID: id, UserID: a.UserID, Patience: fleet.PlanTimeout, Life: fleet.PlanLifetime})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return fleet.Plan{}, planGone()
+		return fleet.Plan{}, planGoneError()
 	case err != nil:
 		return fleet.Plan{}, store.Err(err)
 	}
@@ -177,7 +177,7 @@ func getPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID)
 	case p.Drawing != nil && p.Failed:
 		out.State = fleet.PlanFailed
 	case p.Drawing != nil:
-		out.State = fleet.PlanDrawn
+		out.State = fleet.PlanReady
 	case row.Silent:
 		out.State = fleet.PlanTimedOut
 	}
@@ -200,7 +200,7 @@ func (c *Control) PlanOrder(ctx context.Context, a fleet.Actor, id fleet.PlanID)
 	if _, err := c.GetPlan(ctx, a, id); err != nil {
 		return out, err
 	}
-	row, err := c.store.GetPlan(ctx, db.GetPlanParams{ID: id, UserID: a.UserID, Patience: fleet.PlanPatience, Life: fleet.PlanLife})
+	row, err := c.store.GetPlan(ctx, db.GetPlanParams{ID: id, UserID: a.UserID, Patience: fleet.PlanTimeout, Life: fleet.PlanLifetime})
 	if err != nil {
 		return out, store.Err(err)
 	}
@@ -213,23 +213,23 @@ func (c *Control) PlanOrder(ctx context.Context, a fleet.Actor, id fleet.PlanID)
 	return out, nil
 }
 
-func planGone() error {
+func planGoneError() error {
 	return fleet.Errorf(fleet.NotFound, "There is no such plan: it was carried out, or is older than an hour. Ask for a new one.")
 }
 
 // CarryOut executes a plan once: it edits the VM, unless the VM changed after the plan, or creates the new VM. It
 // returns the VM's id.
-func (c *Control) CarryOut(ctx context.Context, a fleet.Actor, id fleet.PlanID) (vm fleet.VMID, err error) {
+func (c *Control) ExecutePlan(ctx context.Context, a fleet.Actor, id fleet.PlanID) (vm fleet.VMID, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return "", err
 	}
 	if !fleet.IsID(string(id)) {
-		return "", planGone()
+		return "", planGoneError()
 	}
 	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
-		row, err := db.New(tx).TakePlan(ctx, db.TakePlanParams{ID: id, UserID: a.UserID, Life: fleet.PlanLife})
+		row, err := db.New(tx).TakePlan(ctx, db.TakePlanParams{ID: id, UserID: a.UserID, Life: fleet.PlanLifetime})
 		if errors.Is(err, pgx.ErrNoRows) {
-			return planGone()
+			return planGoneError()
 		}
 		if err != nil {
 			return err
@@ -238,7 +238,7 @@ func (c *Control) CarryOut(ctx context.Context, a fleet.Actor, id fleet.PlanID) 
 		if err := (sealer{c.opts.Vault}).decodeInput(planLabel(id), row.Asked, &order); err != nil {
 			return err
 		}
-		within := store.Within(ctx, tx)
+		within := store.WithTx(ctx, tx)
 		if order.Create != nil {
 			made, err := c.CreateVM(within, a, *order.Create)
 			vm = made.ID

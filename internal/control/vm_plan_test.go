@@ -30,22 +30,22 @@ func (s *projectFixture) claimPlan(agent fleet.Actor) wire.Work {
 	return wire.Work{}
 }
 
-func (s *projectFixture) answers(agent fleet.Actor, w wire.Work, f wire.Finish) {
+func (s *projectFixture) finishPlan(agent fleet.Actor, w wire.Work, f wire.Finish) {
 	s.t.Helper()
-	f.Epoch, f.Seq = w.Epoch, s.tick()
+	f.Epoch, f.Seq = w.Epoch, s.nextSeq()
 	if _, _, err := s.Finish(s.t.Context(), agent, w.ID, f); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *projectFixture) tick() int64 { s.ticks++; return s.ticks }
+func (s *projectFixture) nextSeq() int64 { s.ticks++; return s.ticks }
 
-var planAnswer = fleet.Drawing{Lines: []fleet.DrawnLine{
+var planAnswer = fleet.DefinitionDiff{Lines: []fleet.DefinitionLine{
 	{Op: fleet.LineGap},
-	{Op: fleet.LineGoes, Text: `  <vcpu>1</vcpu>`, At: "domain/vcpu"},
-	{Op: fleet.LineComes, Text: `  <vcpu>3</vcpu>`, At: "domain/vcpu"},
-	{Op: fleet.LineStays, Text: `      <source file="/srv/secret/a.qcow2"></source>`, At: "domain/devices/disk/source"},
-	{Op: fleet.LineStays, Text: `      <name>of somebody's tool</name>`, At: "domain/metadata/tool/name"},
+	{Op: fleet.LineRemoved, Text: `  <vcpu>1</vcpu>`, At: "domain/vcpu"},
+	{Op: fleet.LineAdded, Text: `  <vcpu>3</vcpu>`, At: "domain/vcpu"},
+	{Op: fleet.LineSame, Text: `      <source file="/srv/secret/a.qcow2"></source>`, At: "domain/devices/disk/source"},
+	{Op: fleet.LineSame, Text: `      <name>of somebody's tool</name>`, At: "domain/metadata/tool/name"},
 }}
 
 func TestPlanChangesNothing(t *testing.T) {
@@ -66,22 +66,22 @@ func TestPlanChangesNothing(t *testing.T) {
 	if got := s.get(v.ID); got.Spec.CPUs != 1 || got.Generation != v.Generation || len(got.Labels) != 0 {
 		t.Errorf("the plan has changed the VM: %+v", got)
 	}
-	s.answers(agent, w, wire.Finish{Outcome: wire.Done, Drawing: &planAnswer})
+	s.finishPlan(agent, w, wire.Finish{Outcome: wire.Done, Drawing: &planAnswer})
 	p, err = s.GetPlan(t.Context(), s.member, p.ID)
-	if err != nil || p.State != fleet.PlanDrawn || p.Drawing.Hidden != 2 || len(p.Drawing.Lines) != 4 {
+	if err != nil || p.State != fleet.PlanReady || p.Drawing.Hidden != 2 || len(p.Drawing.Lines) != 4 {
 		t.Fatalf("a member reads %+v, %v", p.Drawing, err)
 	}
 	if text := fmt.Sprint(p.Drawing); strings.Contains(text, "secret") || strings.Contains(text, "tool") || !strings.Contains(text, "<vcpu>3") {
 		t.Errorf("a member reads %s", text)
 	}
 
-	if vm, err := s.CarryOut(t.Context(), s.member, p.ID); err != nil || vm != v.ID {
+	if vm, err := s.ExecutePlan(t.Context(), s.member, p.ID); err != nil || vm != v.ID {
 		t.Fatal(vm, err)
 	}
 	if got := s.get(v.ID); got.Spec.CPUs != 3 || got.Labels["env"] != "prod" || got.Generation != v.Generation+1 {
 		t.Errorf("carried out, the VM is %+v", got)
 	}
-	s.wantRefused("carried out twice", fleet.NotFound, "There is no such plan", func() error { _, err := s.CarryOut(t.Context(), s.member, p.ID); return err })
+	s.wantRefused("carried out twice", fleet.NotFound, "There is no such plan", func() error { _, err := s.ExecutePlan(t.Context(), s.member, p.ID); return err })
 }
 
 func TestPlanOfNewVMIsPlacedAndCarriedOut(t *testing.T) {
@@ -96,11 +96,11 @@ func TestPlanOfNewVMIsPlacedAndCarriedOut(t *testing.T) {
 	if w.VM == nil || w.VM.Name != "web" || len(w.VM.Spec.Disks) != 1 || w.VM.Spec.Disks[0].Volume == "" || len(w.Pools) != 1 {
 		t.Fatalf("the plan's job is %+v", w)
 	}
-	s.answers(agent, w, wire.Finish{Outcome: wire.Failed, Error: "no room at /srv/vm", Retry: true})
+	s.finishPlan(agent, w, wire.Finish{Outcome: wire.Failed, Error: "no room at /srv/vm", Retry: true})
 	if p, err = s.GetPlan(t.Context(), chief, p.ID); err != nil || p.State != fleet.PlanFailed || p.Drawing.Error != "no room at /srv/vm" {
 		t.Errorf("the plan is %+v, %v", p, err)
 	}
-	vm, err := s.CarryOut(t.Context(), chief, p.ID)
+	vm, err := s.ExecutePlan(t.Context(), chief, p.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,14 +130,14 @@ func TestPlanRefusedLikeItsOperation(t *testing.T) {
 	}
 	for name, a := range map[string]fleet.Actor{"chief": chief, "stranger": s.stranger} {
 		s.wantRefused("read by "+name, fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), a, p.ID); return err })
-		s.wantRefused("done by "+name, fleet.NotFound, "There is no such plan", func() error { _, err := s.CarryOut(t.Context(), a, p.ID); return err })
+		s.wantRefused("done by "+name, fleet.NotFound, "There is no such plan", func() error { _, err := s.ExecutePlan(t.Context(), a, p.ID); return err })
 	}
 	s.wantRefused("no id", fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), s.member, "x\x00"); return err })
 
 	if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Labels: map[string]string{"c": "d"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("changed meanwhile", fleet.Conflict, "Somebody changed this VM meanwhile", func() error { _, err := s.CarryOut(t.Context(), s.member, p.ID); return err })
+	s.wantRefused("changed meanwhile", fleet.Conflict, "Somebody changed this VM meanwhile", func() error { _, err := s.ExecutePlan(t.Context(), s.member, p.ID); return err })
 	if _, err := s.GetPlan(t.Context(), s.member, p.ID); err != nil {
 		t.Errorf("a refused execution removed the plan: %v", err)
 	}
@@ -186,13 +186,13 @@ func TestPlanAnswerIsLimited(t *testing.T) {
 	}
 	s.exec(`DELETE FROM jobs WHERE kind <> 'vm.plan'`)
 	w := s.claimPlan(agent)
-	var odd fleet.Drawing
+	var odd fleet.DefinitionDiff
 	for range 3000 {
-		odd.Lines = append(odd.Lines, fleet.DrawnLine{Op: "<script>", Text: "\x00\xff" + strings.Repeat("x", 5000), At: strings.Repeat("a/", 500)})
+		odd.Lines = append(odd.Lines, fleet.DefinitionLine{Op: "<script>", Text: "\x00\xff" + strings.Repeat("x", 5000), At: strings.Repeat("a/", 500)})
 	}
-	s.answers(agent, w, wire.Finish{Outcome: wire.Done, Drawing: &odd})
+	s.finishPlan(agent, w, wire.Finish{Outcome: wire.Done, Drawing: &odd})
 	got, err := s.GetPlan(t.Context(), chief, p.ID)
-	if err != nil || len(got.Drawing.Lines) != fleet.MaxDrawnLines || got.Drawing.Left != 3000-fleet.MaxDrawnLines || len(got.Drawing.Lines[0].Text) > 1100 || got.Drawing.Lines[0].Op != fleet.LineStays {
+	if err != nil || len(got.Drawing.Lines) != fleet.MaxDiffLines || got.Drawing.Left != 3000-fleet.MaxDiffLines || len(got.Drawing.Lines[0].Text) > 1100 || got.Drawing.Lines[0].Op != fleet.LineSame {
 		t.Errorf("%d lines of %d bytes are stored, %v", len(got.Drawing.Lines), len(got.Drawing.Lines[0].Text), err)
 	}
 }
@@ -203,7 +203,7 @@ func TestPlanSealsFirstBoot(t *testing.T) {
 	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
 	s.agentSession(s.h1)
-	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.PartNames())
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.OptionalFieldNames())
 	p, err := s.PlanNewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web", HostID: s.h1, Spec: smallSpec, FirstBoot: hostnameFirstBoot("violet-lantern")})
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestPlanSealsFirstBoot(t *testing.T) {
 	if order, err := s.PlanOrder(t.Context(), chief, p.ID); err != nil || order.Create == nil || order.Create.FirstBoot == nil {
 		t.Errorf("the plan's input for editing is %+v, %v", order, err)
 	}
-	vm, err := s.CarryOut(t.Context(), chief, p.ID)
+	vm, err := s.ExecutePlan(t.Context(), chief, p.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // maxPreviewed limits the hosts in a preview.
-const maxPreviewed = 40
+const maxPreviewedHosts = 40
 
 // Preview is the predicted placement of a VM.
 type Preview struct {
@@ -62,7 +62,7 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		if _, err := q.ProjectName(ctx, in.ProjectID); err != nil {
 			return store.NotFound(err, "project")
 		}
-		if err := settleModel(ctx, q, &in.Spec); err != nil {
+		if err := resolveCPUModel(ctx, q, &in.Spec); err != nil {
 			return err
 		}
 		if err := checkReserved(a, fleet.VMSpec{}, in.Spec); err != nil {
@@ -76,18 +76,18 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		if err := checkNetworks(ctx, q, a, in.ProjectID, spec.NICs); err != nil {
 			return err
 		}
-		if err := disksInKinds(ctx, q, a, spec.Disks); err != nil {
+		if err := checkDiskKinds(ctx, q, a, spec.Disks); err != nil {
 			return err
 		}
-		if hosts, err = candidatesWith(ctx, q, a, "", spec, append(poolsOf(plans), from.pools()...)); err != nil {
+		if hosts, err = candidatesWith(ctx, q, a, "", spec, append(poolsOf(plans), from.sourcePools()...)); err != nil {
 			return err
 		}
-		if err := addRulings(ctx, q, in.meta(), spec.Rules, hosts); err != nil {
+		if err := addRules(ctx, q, in.placementMeta(), spec.Rules, hosts); err != nil {
 			return err
 		}
 		for i := range hosts {
 			hosts[i].Overcommit = in.Overcommit && policy.May(a, policy.InfraChange, "")
-			offerImages(plans, spec, &hosts[i])
+			addImageSources(plans, spec, &hosts[i])
 		}
 		return checkPublished(ctx, q, a, in.ProjectID, sourceVolumes(spec))
 	})
@@ -125,10 +125,10 @@ func (p *Preview) choose(in CreateVM, hosts []placement.Host, seesHosts bool) {
 			continue
 		}
 		one := PreviewedHost{Name: h.Name, Could: true, Why: "This host has enough resources, but the chosen host has more free memory."}
-		switch strains := h.Strains(in.Spec.Rules); {
+		switch strains := h.BrokenPreferences(in.Spec.Rules); {
 		case in.HostID != "":
 			one.Why = "It could take the VM."
-		case chosen != nil && len(strains) > len(chosen.Strains(in.Spec.Rules)):
+		case chosen != nil && len(strains) > len(chosen.BrokenPreferences(in.Spec.Rules)):
 			one.Why = "It could take the VM, which " + strings.Join(strains, ", and ") + "."
 		}
 		for _, r := range choice.Refused {
@@ -147,7 +147,7 @@ func (p *Preview) choose(in CreateVM, hosts []placement.Host, seesHosts bool) {
 		}
 		return strings.Compare(x.Name, y.Name)
 	})
-	if len(p.Hosts) > maxPreviewed {
-		p.Hosts, p.More = p.Hosts[:maxPreviewed], len(p.Hosts)-maxPreviewed
+	if len(p.Hosts) > maxPreviewedHosts {
+		p.Hosts, p.More = p.Hosts[:maxPreviewedHosts], len(p.Hosts)-maxPreviewedHosts
 	}
 }

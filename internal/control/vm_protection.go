@@ -52,7 +52,7 @@ func (in ProtectVM) protection(a fleet.Actor, was fleet.VMProtection, now time.T
 }
 
 // GuardVM sets the VM's protection. No job is queued.
-func (c *Control) GuardVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in ProtectVM) (fleet.VMView, error) {
+func (c *Control) SetVMProtection(ctx context.Context, a fleet.Actor, id fleet.VMID, in ProtectVM) (fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.VMView{}, err
 	}

@@ -9,9 +9,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (s *projectFixture) guard(a fleet.Actor, id fleet.VMID, in control.ProtectVM) func() error {
+func (s *projectFixture) protectRequest(a fleet.Actor, id fleet.VMID, in control.ProtectVM) func() error {
 	return func() error {
-		_, err := s.GuardVM(s.t.Context(), a, id, in)
+		_, err := s.SetVMProtection(s.t.Context(), a, id, in)
 		return err
 	}
 }
@@ -40,17 +40,17 @@ func TestInvalidProtectionRefused(t *testing.T) {
 		"is shut down at no time":      {control.ProtectVM{ExpiryStops: true}, "Enter the expiry time, or disable the shutdown at"},
 		"wrong in everything it could": {control.ProtectVM{Locked: true, ExpiresAt: at(-time.Hour)}, "2 fields"},
 	} {
-		s.wantRefused(name, fleet.Invalid, c.says, s.guard(chief, v.ID, c.in))
+		s.wantRefused(name, fleet.Invalid, c.says, s.protectRequest(chief, v.ID, c.in))
 	}
-	s.wantRefused("a VM of another project", fleet.NotFound, "", s.guard(s.stranger, v.ID, control.ProtectVM{Protected: true}))
-	s.wantRefused("a viewer", fleet.Forbidden, "", s.guard(s.viewer, v.ID, control.ProtectVM{Protected: true}))
-	s.wantRefused("no VM", fleet.NotFound, "", s.guard(chief, fleet.NewID[fleet.VMID](), control.ProtectVM{}))
+	s.wantRefused("a VM of another project", fleet.NotFound, "", s.protectRequest(s.stranger, v.ID, control.ProtectVM{Protected: true}))
+	s.wantRefused("a viewer", fleet.Forbidden, "", s.protectRequest(s.viewer, v.ID, control.ProtectVM{Protected: true}))
+	s.wantRefused("no VM", fleet.NotFound, "", s.protectRequest(chief, fleet.NewID[fleet.VMID](), control.ProtectVM{}))
 }
 
 func TestDeleteRefusedForProtectedVM(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Stopped)
-	if err := s.guard(s.member, v.ID, control.ProtectVM{Protected: true})(); err != nil {
+	if err := s.protectRequest(s.member, v.ID, control.ProtectVM{Protected: true})(); err != nil {
 		t.Fatal(err)
 	}
 	for name, a := range map[string]fleet.Actor{"its member": s.member, "an administrator": chief} {
@@ -65,7 +65,7 @@ func TestDeleteRefusedForProtectedVM(t *testing.T) {
 	if n := s.count("audit WHERE action = 'vm.protect' AND detail = 'protected from deletion'"); n != 1 {
 		t.Errorf("the audit has %d lines", n)
 	}
-	if err := s.guard(s.member, v.ID, control.ProtectVM{})(); err != nil {
+	if err := s.protectRequest(s.member, v.ID, control.ProtectVM{})(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.DeleteVM(t.Context(), s.member, v.ID, false, ""); err != nil {
@@ -79,7 +79,7 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vmWithGuestAgent("web")
 	colleague := s.person("max", s.red, fleet.RoleMember)
-	if err := s.guard(s.member, v.ID, control.ProtectVM{Locked: true, Reason: "database upgrade"})(); err != nil {
+	if err := s.protectRequest(s.member, v.ID, control.ProtectVM{Locked: true, Reason: "database upgrade"})(); err != nil {
 		t.Fatal(err)
 	}
 	cpus := smallSpec
@@ -97,9 +97,9 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 			return err
 		},
 		"delete":   func(a fleet.Actor) error { _, err := s.DeleteVM(t.Context(), a, v.ID, false, ""); return err },
-		"unlock":   func(a fleet.Actor) error { return s.guard(a, v.ID, control.ProtectVM{})() },
+		"unlock":   func(a fleet.Actor) error { return s.protectRequest(a, v.ID, control.ProtectVM{})() },
 		"put back": func(a fleet.Actor) error { _, err := s.Reapply(t.Context(), a, v.ID); return err },
-		"freeze":   func(a fleet.Actor) error { return s.ask(a, v.ID, control.GuestOrder{Action: fleet.ActFreeze})() },
+		"freeze":   func(a fleet.Actor) error { return s.guestRequest(a, v.ID, control.GuestRequest{Action: fleet.ActFreeze})() },
 	} {
 		s.wantRefused(name, fleet.Conflict, says, func() error { return do(colleague) })
 	}
@@ -111,8 +111,8 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 		t.Errorf("of many: %s", got)
 	}
 	seen, err := s.GetVM(t.Context(), colleague, v.ID)
-	if err != nil || seen.Barred != says || seen.Protection.Lock == nil || seen.Protection.Lock.Reason != "database upgrade" {
-		t.Errorf("a colleague sees %q %+v, %v", seen.Barred, seen.Protection.Lock, err)
+	if err != nil || seen.ChangeRefusal != says || seen.Protection.Lock == nil || seen.Protection.Lock.Reason != "database upgrade" {
+		t.Errorf("a colleague sees %q %+v, %v", seen.ChangeRefusal, seen.Protection.Lock, err)
 	}
 	for _, a := range seen.Actions() {
 		if a.Allowed != (a.Action == fleet.ActConsole) || !a.Allowed && a.Reason != says {
@@ -120,18 +120,18 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 		}
 	}
 	for name, a := range map[string]fleet.Actor{"who locked it": s.member, "an administrator": chief} {
-		if seen, err := s.GetVM(t.Context(), a, v.ID); err != nil || seen.Barred != "" {
-			t.Errorf("%s is barred: %q, %v", name, seen.Barred, err)
+		if seen, err := s.GetVM(t.Context(), a, v.ID); err != nil || seen.ChangeRefusal != "" {
+			t.Errorf("%s is barred: %q, %v", name, seen.ChangeRefusal, err)
 		}
 		if _, err := s.ActVM(t.Context(), a, v.ID, fleet.ActReset); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	was := s.get(v.ID).Protection.Lock
-	if err := s.guard(chief, v.ID, control.ProtectVM{Locked: true, Reason: "database upgrade", Protected: true})(); err != nil || *s.get(v.ID).Protection.Lock != *was {
+	if err := s.protectRequest(chief, v.ID, control.ProtectVM{Locked: true, Reason: "database upgrade", Protected: true})(); err != nil || *s.get(v.ID).Protection.Lock != *was {
 		t.Errorf("an unchanged lock has another owner: %+v, %v", s.get(v.ID).Protection.Lock, err)
 	}
-	if err := s.guard(chief, v.ID, control.ProtectVM{})(); err != nil {
+	if err := s.protectRequest(chief, v.ID, control.ProtectVM{})(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.ActVM(t.Context(), colleague, v.ID, fleet.ActStop); err != nil {
@@ -146,7 +146,7 @@ func TestExpiredVMShutsDownIfConfigured(t *testing.T) {
 	announced, stops, locked, later := s.vm("told", fleet.Running), s.vm("stops", fleet.Running), s.vm("locked", fleet.Running), s.vm("later", fleet.Running)
 	until := func(v fleet.VMView, in control.ProtectVM) {
 		t.Helper()
-		if err := s.guard(s.member, v.ID, in)(); err != nil {
+		if err := s.protectRequest(s.member, v.ID, in)(); err != nil {
 			t.Fatal(err)
 		}
 	}

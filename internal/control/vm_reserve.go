@@ -22,7 +22,7 @@ func cpuReservations(ctx context.Context, q *db.Queries, host fleet.HostID) (map
 // allocation refuses more memory or CPUs than the host can allocate, unless h.Overcommit is set, and CPU reservations
 // beyond the host's CPUs. previous is the VM's spec before the change. It locks the host and reads the sums again, so
 // that no other transaction can allocate the same capacity.
-func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, h placement.Host, previous fleet.VMSpec) error {
+func checkAllocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, h placement.Host, previous fleet.VMSpec) error {
 	more, reserves := spec.MemoryMiB > previous.MemoryMiB || spec.CPUs > previous.CPUs, spec.ReservedCPU() > previous.ReservedCPU()
 	if !more && !reserves {
 		return nil
@@ -48,8 +48,8 @@ func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VM
 		if spec.CPUs <= previous.CPUs {
 			added.CPUs = 0
 		}
-		for _, f := range placement.Uncommitted(added, h) {
-			checks.Add(f.Field, "%s", faultFor(a, f))
+		for _, f := range placement.OvercommitFaults(added, h) {
+			checks.Add(f.Field, "%s", faultTextFor(a, f))
 		}
 		if checks.Err() != nil && policy.May(a, policy.InfraChange, "") {
 			checks.Add("overcommit", hostOvercommitHint)
@@ -61,8 +61,8 @@ func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VM
 			return err
 		}
 		h.ReservedCPU = all[h.ID] - previous.ReservedCPU()
-		if f := placement.Unreserved(spec, h); f != nil {
-			checks.Add(f.Field, "%s", faultFor(a, *f))
+		if f := placement.ReservedCPUFault(spec, h); f != nil {
+			checks.Add(f.Field, "%s", faultTextFor(a, *f))
 		}
 	}
 	return checks.Err()

@@ -28,7 +28,7 @@ const scheduleBatch = 100
 
 // TakeScheduled requests the due snapshots, and the deletion of snapshots beyond their schedules' retention. A failure
 // of one schedule does not affect the others.
-func (c *Control) TakeScheduled(ctx context.Context, a fleet.Actor) error {
+func (c *Control) RunSnapshotSchedules(ctx context.Context, a fleet.Actor) error {
 	for range scheduleBatch {
 		var at db.ScheduleToCheckRow
 		more := false
@@ -59,9 +59,9 @@ func (c *Control) TakeScheduled(ctx context.Context, a fleet.Actor) error {
 }
 
 // scheduling is the state of one schedule's check.
-type scheduling struct {
+type scheduleCheck struct {
 	q         *db.Queries
-	a         fleet.Actor
+	actor         fleet.Actor
 	vm        fleet.VMView
 	row       db.SnapshotSchedule
 	runs      []db.ScheduleRunsOfRow // of this schedule, newest first
@@ -71,7 +71,7 @@ type scheduling struct {
 }
 
 func checkSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMID, id fleet.ScheduleID) error {
-	s := scheduling{q: q, a: a}
+	s := scheduleCheck{q: q, actor: a}
 	var err error
 	if s.vm, err = store.LockVM(ctx, q, a, vm, policy.VMChange); err != nil {
 		return err
@@ -96,7 +96,7 @@ func checkSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 		return err
 	}
 	s.runs = slices.DeleteFunc(runs, func(r db.ScheduleRunsOfRow) bool { return r.ScheduleID != id })
-	for _, step := range []func(context.Context) error{s.settle, s.take, s.tidy} {
+	for _, step := range []func(context.Context) error{s.settleRuns, s.takeDueSnapshot, s.deleteExpiredSnapshot} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -115,28 +115,28 @@ func checkSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 }
 
 // again schedules the next check after the delay, unless an earlier check is scheduled.
-func (s *scheduling) again(after time.Duration) {
+func (s *scheduleCheck) checkAgainAfter(after time.Duration) {
 	if at := s.now.Add(after); s.nextCheck.IsZero() || at.Before(s.nextCheck) {
 		s.nextCheck = at
 	}
 }
 
 // trouble sets the reason shown for a delay or failure. attention means that a person must act.
-func (s *scheduling) trouble(attention bool, format string, args ...any) {
+func (s *scheduleCheck) setTrouble(attention bool, format string, args ...any) {
 	s.row.Trouble, s.row.Attention = fmt.Sprintf(format, args...), attention
 }
 
 // open reports whether a task in this state has not ended.
-func open(state string) bool {
+func isOpenState(state string) bool {
 	return state == string(fleet.JobQueued) || state == string(fleet.JobRunning)
 }
 
 // settle records ended runs and the result of the last run.
-func (s *scheduling) settle(ctx context.Context) error {
+func (s *scheduleCheck) settleRuns(ctx context.Context) error {
 	s.row.Trouble, s.row.Attention = "", false
 	for i, r := range s.runs {
-		if open(r.State) {
-			s.again(scheduleSoon)
+		if isOpenState(r.State) {
+			s.checkAgainAfter(scheduleSoon)
 			continue
 		}
 		if !r.Settled {
@@ -146,14 +146,14 @@ func (s *scheduling) settle(ctx context.Context) error {
 			s.runs[i].Settled = true
 		}
 		if i == 0 && r.State != string(fleet.JobDone) {
-			s.trouble(true, "The snapshot of %s was not taken: %s", r.Due.UTC().Format("2 January, 15:04 UTC"), cmp.Or(r.Error, "its task ended as "+r.State+"."))
+			s.setTrouble(true, "The snapshot of %s was not taken: %s", r.Due.UTC().Format("2 January, 15:04 UTC"), cmp.Or(r.Error, "its task ended as "+r.State+"."))
 		}
 	}
 	return nil
 }
 
 // take requests the newest due snapshot. Older missed snapshots are skipped.
-func (s *scheduling) take(ctx context.Context) error {
+func (s *scheduleCheck) takeDueSnapshot(ctx context.Context) error {
 	if s.row.NextAt == nil || s.row.NextAt.After(s.now) {
 		return nil
 	}
@@ -161,29 +161,29 @@ func (s *scheduling) take(ctx context.Context) error {
 	due, missed := spec.Times.Due(*s.row.NextAt, s.now)
 	next := spec.Times.Next(s.now)
 	ok, why := s.vm.AllowsTake(s.busy)
-	tree := s.tree()
+	tree := s.snapshotTree()
 	switch {
 	case slices.ContainsFunc(s.runs, func(r db.ScheduleRunsOfRow) bool { return r.Due.Equal(due) }):
 		s.row.NextAt = &next // already requested
 		return nil
 	case s.vm.Protection.Lock != nil:
-		s.trouble(false, "The schedule waits: %s", s.vm.Protection.Lock.Bars())
-		s.again(scheduleLater)
+		s.setTrouble(false, "The schedule waits: %s", s.vm.Protection.Lock.Refusal())
+		s.checkAgainAfter(scheduleLater)
 		return nil
 	case tree != nil && tree.Depth >= fleet.DeepChain:
-		s.trouble(true, "The schedule is paused: the VM's disks consist of %d files. Delete unneeded snapshots; the schedule then continues automatically.", tree.Depth)
-		s.again(scheduleLater)
+		s.setTrouble(true, "The schedule is paused: the VM's disks consist of %d files. Delete unneeded snapshots; the schedule then continues automatically.", tree.Depth)
+		s.checkAgainAfter(scheduleLater)
 		return nil
 	case !ok:
-		s.trouble(false, "The schedule waits: %s", why)
-		s.again(scheduleLater)
+		s.setTrouble(false, "The schedule waits: %s", why)
+		s.checkAgainAfter(scheduleLater)
 		return nil
 	}
-	order := fleet.SnapshotOrder{
+	order := fleet.SnapshotParams{
 		ID: fleet.NewID[fleet.SnapshotID](), Name: spec.SnapshotName(s.vm.Name, due), By: "schedule " + spec.Name,
 		Description: "Taken by itself: " + spec.Times.Words() + ".", Memory: spec.Memory, Quiesce: spec.Quiesce,
 	}
-	task, err := queueVM(ctx, s.q, s.a, s.vm, fleet.VMSnapshot, fleet.JobArgs{Snapshot: &order})
+	task, err := queueVM(ctx, s.q, s.actor, s.vm, fleet.VMSnapshot, fleet.JobArgs{Snapshot: &order})
 	if err != nil {
 		return err
 	}
@@ -196,11 +196,11 @@ func (s *scheduling) take(ctx context.Context) error {
 	}
 	s.row.NextAt, s.row.Missed, s.row.Trouble, s.row.Attention = &next, int32(missed), "", false
 	s.busy = append(s.busy, fleet.VMSnapshot)
-	s.again(scheduleSoon)
-	return store.Audit(ctx, s.q, s.a, string(fleet.VMSnapshot), fleet.SubjectVM(s.vm.ID), s.vm.Name, order.Name+", by schedule "+spec.Name)
+	s.checkAgainAfter(scheduleSoon)
+	return store.Audit(ctx, s.q, s.actor, string(fleet.VMSnapshot), fleet.SubjectVM(s.vm.ID), s.vm.Name, order.Name+", by schedule "+spec.Name)
 }
 
-func (s *scheduling) tree() *fleet.SnapshotTree {
+func (s *scheduleCheck) snapshotTree() *fleet.SnapshotTree {
 	if s.vm.Status == nil {
 		return nil
 	}
@@ -209,23 +209,23 @@ func (s *scheduling) tree() *fleet.SnapshotTree {
 
 // tidy requests the deletion of the schedule's oldest snapshot beyond its retention. It deletes one snapshot at a time,
 // and only after the newest snapshot was taken.
-func (s *scheduling) tidy(ctx context.Context) error {
+func (s *scheduleCheck) deleteExpiredSnapshot(ctx context.Context) error {
 	if !s.row.Spec.Enabled || len(s.busy) > 0 || len(s.runs) == 0 {
 		if len(s.busy) > 0 && len(s.runs) > 0 {
-			s.again(scheduleLater)
+			s.checkAgainAfter(scheduleLater)
 		}
 		return nil
 	}
 	// The VM's snapshots are unknown, or the VM is locked.
 	if ok, _ := s.vm.AllowsSnapshots(s.busy); !ok || s.vm.Protection.Lock != nil {
-		s.again(5 * scheduleLater)
+		s.checkAgainAfter(5 * scheduleLater)
 		return nil
 	}
 	var mine []fleet.Scheduled
 	var forgotten []time.Time
 	for i, r := range s.runs {
 		switch {
-		case s.tree().Of(r.SnapshotID) != nil:
+		case s.snapshotTree().ByID(r.SnapshotID) != nil:
 			mine = append(mine, fleet.Scheduled{ID: r.SnapshotID, Due: r.Due})
 		case r.Settled && i > 0: // the newest run stays, because the page shows its time
 			forgotten = append(forgotten, r.Due)
@@ -242,23 +242,23 @@ func (s *scheduling) tidy(ctx context.Context) error {
 	}
 	i := slices.IndexFunc(s.runs, func(r db.ScheduleRunsOfRow) bool { return r.SnapshotID == expired[0].ID })
 	run := s.runs[i]
-	shot := *s.tree().Of(run.SnapshotID)
+	shot := *s.snapshotTree().ByID(run.SnapshotID)
 	if run.TidyAt != nil {
 		if s.row.Trouble == "" && run.TidyState != string(fleet.JobDone) {
-			s.trouble(true, "The snapshot %s has expired, and could not be deleted: %s", shot.Name, cmp.Or(run.TidyError, "its task ended as "+run.TidyState+"."))
+			s.setTrouble(true, "The snapshot %s has expired, and could not be deleted: %s", shot.Name, cmp.Or(run.TidyError, "its task ended as "+run.TidyState+"."))
 		}
 		if wait := run.TidyAt.Sub(s.now); wait > 0 {
-			s.again(wait)
+			s.checkAgainAfter(wait)
 			return nil
 		}
 	}
-	task, err := queueVM(ctx, s.q, s.a, s.vm, fleet.VMSnapshotDelete, fleet.JobArgs{Snapshot: &fleet.SnapshotOrder{ID: shot.ID, Name: shot.Name}})
+	task, err := queueVM(ctx, s.q, s.actor, s.vm, fleet.VMSnapshotDelete, fleet.JobArgs{Snapshot: &fleet.SnapshotParams{ID: shot.ID, Name: shot.Name}})
 	if err != nil {
 		return err
 	}
 	if err := s.q.TidyScheduleRun(ctx, db.TidyScheduleRunParams{ScheduleID: s.row.ID, Due: run.Due, TidyTask: task.ID, Wait: min(time.Minute<<min(run.Tidied, 6), maxTidyWait)}); err != nil {
 		return err
 	}
-	s.again(scheduleSoon)
-	return store.Audit(ctx, s.q, s.a, string(fleet.VMSnapshotDelete), fleet.SubjectVM(s.vm.ID), s.vm.Name, shot.Name+", which schedule "+s.row.Spec.Name+" keeps no longer")
+	s.checkAgainAfter(scheduleSoon)
+	return store.Audit(ctx, s.q, s.actor, string(fleet.VMSnapshotDelete), fleet.SubjectVM(s.vm.ID), s.vm.Name, shot.Name+", which schedule "+s.row.Spec.Name+" keeps no longer")
 }

@@ -38,7 +38,7 @@ func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet
 			if out[i].LastAt == nil {
 				out[i].LastAt, out[i].LastTask = &run.Due, run.TaskID
 			}
-			if vm.Status != nil && vm.Status.Snapshots.Of(run.SnapshotID) != nil {
+			if vm.Status != nil && vm.Status.Snapshots.ByID(run.SnapshotID) != nil {
 				out[i].Snapshots++
 			}
 		}
@@ -49,7 +49,7 @@ func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet
 // AddSnapshotSchedule adds a snapshot schedule to the VM.
 func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, in fleet.SnapshotSchedule) (fleet.ScheduleID, error) {
 	made := fleet.NewID[fleet.ScheduleID]()
-	err := c.onSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
+	err := c.changeSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
 		if len(rows) >= fleet.MaxSchedules {
 			return "", fleet.Errorf(fleet.Conflict, "The VM has %d schedules, which is the maximum. Delete one first.", len(rows))
 		}
@@ -68,10 +68,10 @@ func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fle
 // EditSnapshotSchedule replaces a schedule's settings. The new retention also applies to existing snapshots of the
 // schedule.
 func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, schedule fleet.ScheduleID, in fleet.SnapshotSchedule) error {
-	return c.onSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
+	return c.changeSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
 		i := slices.IndexFunc(rows, func(r db.SnapshotSchedule) bool { return r.ID == schedule })
 		if i < 0 {
-			return "", noSchedule()
+			return "", noScheduleError()
 		}
 		in, next, err := scheduleFor(in, schedule, vm, rows, now)
 		if err != nil {
@@ -91,22 +91,22 @@ func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fl
 
 // DeleteSnapshotSchedule deletes a schedule. Its snapshots stay, without retention.
 func (c *Control) DeleteSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, schedule fleet.ScheduleID) error {
-	return c.onSchedules(ctx, a, id, func(q *db.Queries, _ fleet.VMView, rows []db.SnapshotSchedule, _ time.Time) (string, error) {
+	return c.changeSchedules(ctx, a, id, func(q *db.Queries, _ fleet.VMView, rows []db.SnapshotSchedule, _ time.Time) (string, error) {
 		i := slices.IndexFunc(rows, func(r db.SnapshotSchedule) bool { return r.ID == schedule })
 		if i < 0 {
-			return "", noSchedule()
+			return "", noScheduleError()
 		}
 		_, err := q.DeleteSchedule(ctx, db.DeleteScheduleParams{ID: schedule, VMID: id})
 		return "schedule " + rows[i].Spec.Name + " deleted; its snapshots stay", err
 	})
 }
 
-func noSchedule() error {
+func noScheduleError() error {
 	return fleet.Errorf(fleet.NotFound, "The VM has no such schedule any more. Reload the page.")
 }
 
 // onSchedules runs do with the VM locked. No job is queued.
-func (c *Control) onSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID, do func(*db.Queries, fleet.VMView, []db.SnapshotSchedule, time.Time) (detail string, err error)) error {
+func (c *Control) changeSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID, do func(*db.Queries, fleet.VMView, []db.SnapshotSchedule, time.Time) (detail string, err error)) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
 	}

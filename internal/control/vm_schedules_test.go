@@ -22,7 +22,7 @@ type scheduleFixture struct {
 }
 
 var hourly = fleet.SnapshotSchedule{
-	Name: "hourly", Enabled: true, Times: fleet.SnapshotTimes{EveryHours: 1, At: "00:00", Zone: farHour.zone}, Keep: fleet.SnapshotKeep{Last: 2},
+	Name: "hourly", Enabled: true, Times: fleet.SnapshotTimes{EveryHours: 1, At: "00:00", Zone: farHour.zone}, Keep: fleet.SnapshotRetention{Last: 2},
 }
 
 // farHour is a time zone whose full hours are at least a quarter of an hour away from now, so that hourly schedules do
@@ -51,7 +51,7 @@ func newScheduleFixture(t *testing.T, spec fleet.SnapshotSchedule) *scheduleFixt
 
 func (s *scheduleFixture) pass() {
 	s.t.Helper()
-	if err := s.TakeScheduled(s.t.Context(), fleet.SystemActor); err != nil {
+	if err := s.RunSnapshotSchedules(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -71,7 +71,7 @@ func (s *scheduleFixture) rerunPass() {
 	s.pass()
 }
 
-func (s *scheduleFixture) shown() fleet.ScheduleView {
+func (s *scheduleFixture) scheduleView() fleet.ScheduleView {
 	s.t.Helper()
 	all, err := s.SnapshotSchedules(s.t.Context(), s.member, s.vm.ID)
 	if err != nil || len(all) == 0 {
@@ -127,7 +127,7 @@ func (s *scheduleFixture) finishJobs(wrong string) string {
 // A schedule requests snapshots like a person, retains the configured number, and deletes only its own snapshots.
 func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 	s := newScheduleFixture(t, hourly)
-	if v := s.shown(); v.NextAt == nil || v.LastAt != nil || v.Trouble != "" || v.NextAt.Minute() != farHour.minutes || v.CreatedBy != s.member.Name {
+	if v := s.scheduleView(); v.NextAt == nil || v.LastAt != nil || v.Trouble != "" || v.NextAt.Minute() != farHour.minutes || v.CreatedBy != s.member.Name {
 		t.Fatalf("at first it is %+v", v)
 	}
 	s.rerunPass()
@@ -153,7 +153,7 @@ func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 			t.Fatalf("and then: %s", did)
 		}
 	}
-	if v := s.shown(); v.Snapshots != 2 || v.LastAt == nil || v.LastTask == "" || v.Trouble != "" || v.NextAt == nil || !v.NextAt.After(*v.LastAt) {
+	if v := s.scheduleView(); v.Snapshots != 2 || v.LastAt == nil || v.LastTask == "" || v.Trouble != "" || v.NextAt == nil || !v.NextAt.After(*v.LastAt) {
 		t.Errorf("afterwards it is %+v", v)
 	}
 	if len(s.tree.Snapshots) != 3 || s.tree.Snapshots[0].Name != "mine" || s.tree.Snapshots[1].By != "schedule hourly" {
@@ -177,7 +177,7 @@ func TestMissedScheduleRunsOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 5 {
-				if err := s.TakeScheduled(t.Context(), fleet.SystemActor); err != nil {
+				if err := s.RunSnapshotSchedules(t.Context(), fleet.SystemActor); err != nil {
 					t.Error(err)
 				}
 			}
@@ -188,7 +188,7 @@ func TestMissedScheduleRunsOnce(t *testing.T) {
 	if did := s.finishJobs(""); strings.Count(did, ";") != 1 {
 		t.Fatalf("it was requested %s", did)
 	}
-	v := s.shown()
+	v := s.scheduleView()
 	if v.Missed != 5 || v.LastAt == nil || time.Since(*v.LastAt) > time.Hour || !v.NextAt.After(time.Now()) {
 		t.Errorf("it is %+v", v)
 	}
@@ -200,11 +200,11 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 	s := newScheduleFixture(t, hourly)
 	waits := func(when, says string, attention bool) {
 		t.Helper()
-		v, vm := s.shown(), s.get(s.vm.ID)
+		v, vm := s.scheduleView(), s.get(s.vm.ID)
 		if !strings.Contains(v.Trouble, says) || (says == "") != (v.Trouble == "") || v.Attention != attention || vm.Attention != attention || (vm.ScheduleTrouble != "") != attention {
 			t.Fatalf("%s: %+v; the VM: %v %q", when, v, vm.Attention, vm.ScheduleTrouble)
 		}
-		if text(s.projectFixture, `SELECT attention::text FROM vms`) != strconv.FormatBool(attention) {
+		if queryText(s.projectFixture, `SELECT attention::text FROM vms`) != strconv.FormatBool(attention) {
 			t.Errorf("%s: its row has another attention", when)
 		}
 		if i := len(vm.Status.Faults); attention && (i == 0 || vm.Status.Faults[i-1].Code != fleet.FaultSchedule) {
@@ -217,12 +217,12 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 	s.makeDue()
 	waits("while another is taken", "under way", false)
 	s.finishJobs("")
-	if err := s.guard(s.member, s.vm.ID, control.ProtectVM{Locked: true, Reason: "migration"})(); err != nil {
+	if err := s.protectRequest(s.member, s.vm.ID, control.ProtectVM{Locked: true, Reason: "migration"})(); err != nil {
 		t.Fatal(err)
 	}
 	s.rerunPass()
 	waits("while it is locked", "migration", false)
-	if err := s.guard(s.member, s.vm.ID, control.ProtectVM{})(); err != nil {
+	if err := s.protectRequest(s.member, s.vm.ID, control.ProtectVM{})(); err != nil {
 		t.Fatal(err)
 	}
 	deep := s.tree
@@ -276,7 +276,7 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.pass()
-	if v := s.shown(); v.NextAt != nil || v.Enabled || s.finishJobs("") != "" {
+	if v := s.scheduleView(); v.NextAt != nil || v.Enabled || s.finishJobs("") != "" {
 		t.Errorf("disabled, it is %+v", v)
 	}
 }
@@ -284,7 +284,7 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 func TestInvalidScheduleRefused(t *testing.T) {
 	s := newScheduleFixture(t, hourly)
 	add := func(change func(*fleet.SnapshotSchedule)) func() error {
-		in := fleet.SnapshotSchedule{Name: "other", Enabled: true, Times: fleet.SnapshotTimes{At: "01:00"}, Keep: fleet.SnapshotKeep{Daily: 1}}
+		in := fleet.SnapshotSchedule{Name: "other", Enabled: true, Times: fleet.SnapshotTimes{At: "01:00"}, Keep: fleet.SnapshotRetention{Daily: 1}}
 		change(&in)
 		return func() error { _, err := s.AddSnapshotSchedule(t.Context(), s.member, s.vm.ID, in); return err }
 	}
@@ -298,16 +298,16 @@ func TestInvalidScheduleRefused(t *testing.T) {
 	}
 	s.wantRefused("one more", fleet.Conflict, "which is the maximum", add(func(*fleet.SnapshotSchedule) {}))
 	in := hourly
-	in.Keep = fleet.SnapshotKeep{Last: 4}
+	in.Keep = fleet.SnapshotRetention{Last: 4}
 	s.wantRefused("an edit to a retention that is too large", fleet.Invalid, "The VM's other schedules keep", func() error {
 		return s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id, in)
 	})
-	in.Keep = fleet.SnapshotKeep{Last: 3}
-	next := s.shown().NextAt
+	in.Keep = fleet.SnapshotRetention{Last: 3}
+	next := s.scheduleView().NextAt
 	if err := s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id, in); err != nil {
 		t.Fatal(err)
 	}
-	if v := s.shown(); v.Keep.Last != 3 || !v.NextAt.Equal(*next) {
+	if v := s.scheduleView(); v.Keep.Last != 3 || !v.NextAt.Equal(*next) {
 		t.Errorf("after the edit it is %+v", v)
 	}
 	gone := fleet.NewID[fleet.ScheduleID]()

@@ -35,54 +35,54 @@ type RevertSnapshot struct {
 
 // TakeSnapshot asks the VM's host to take a snapshot of the VM.
 func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, in NewSnapshot) (fleet.Task, error) {
-	return c.onSnapshots(ctx, a, id, fleet.VMSnapshot, in.check(), func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
-		order := fleet.SnapshotOrder{
+	return c.queueSnapshotJob(ctx, a, id, fleet.VMSnapshot, in.check(), func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotParams, string, error) {
+		order := fleet.SnapshotParams{
 			ID: fleet.NewID[fleet.SnapshotID](), Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), By: a.Name, Memory: in.Memory, Quiesce: in.Quiesce,
 		}
-		if vm.Status != nil && vm.Status.Snapshots.Named(order.Name) {
+		if vm.Status != nil && vm.Status.Snapshots.HasName(order.Name) {
 			var checks fleet.Checks
 			checks.Add("name", "This VM has a snapshot named %q already. Choose another name.", order.Name)
 			return order, order.Name, checks.Err()
 		}
-		if why := vm.Spec.NoMemorySnapshot(); in.Memory && why != "" && vm.On() {
+		if why := vm.Spec.WhyNoMemorySnapshot(); in.Memory && why != "" && vm.HasGuest() {
 			return order, order.Name, fleet.Errorf(fleet.Conflict, "%s", why)
 		}
-		return order, order.Name, refusal(vm.AllowsTake(busy))
+		return order, order.Name, refusalError(vm.AllowsTake(busy))
 	})
 }
 
 // RevertSnapshot asks the VM's host to revert the VM to the snapshot. The VM's changes after its last snapshot are
 // lost.
 func (c *Control) RevertSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID, in RevertSnapshot) (fleet.Task, error) {
-	return c.onSnapshots(ctx, a, id, fleet.VMRevert, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
+	return c.queueSnapshotJob(ctx, a, id, fleet.VMRevert, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotParams, string, error) {
 		s, err := snapshotOf(vm, snapshot)
 		if err != nil {
-			return fleet.SnapshotOrder{}, "", err
+			return fleet.SnapshotParams{}, "", err
 		}
-		return fleet.SnapshotOrder{ID: s.ID, Name: s.Name, Start: in.Start && !s.Memory}, s.Name, refusal(vm.AllowsRevert(s, busy))
+		return fleet.SnapshotParams{ID: s.ID, Name: s.Name, Start: in.Start && !s.Memory}, s.Name, refusalError(vm.AllowsRevert(s, busy))
 	})
 }
 
 // DeleteSnapshot asks the VM's host to delete the snapshot, and all its descendants if subtree is set. The VM's
 // current state does not change.
 func (c *Control) DeleteSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID, subtree bool) (fleet.Task, error) {
-	return c.onSnapshots(ctx, a, id, fleet.VMSnapshotDelete, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
+	return c.queueSnapshotJob(ctx, a, id, fleet.VMSnapshotDelete, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotParams, string, error) {
 		s, err := snapshotOf(vm, snapshot)
 		if err != nil {
-			return fleet.SnapshotOrder{}, "", err
+			return fleet.SnapshotParams{}, "", err
 		}
 		detail := s.Name
-		if below := len(vm.Status.Snapshots.Below(s.ID)); subtree && below > 0 {
+		if below := len(vm.Status.Snapshots.Descendants(s.ID)); subtree && below > 0 {
 			detail += fmt.Sprintf(", and %d that came after it", below)
 		}
-		return fleet.SnapshotOrder{ID: s.ID, Name: s.Name, Subtree: subtree}, detail, refusal(vm.AllowsSnapshots(busy))
+		return fleet.SnapshotParams{ID: s.ID, Name: s.Name, Subtree: subtree}, detail, refusalError(vm.AllowsSnapshots(busy))
 	})
 }
 
 // ConsolidateVM asks the VM's host to merge overlays left by deleted snapshots.
 func (c *Control) ConsolidateVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.Task, error) {
-	return c.onSnapshots(ctx, a, id, fleet.VMConsolidate, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
-		return fleet.SnapshotOrder{}, "", refusal(vm.AllowsMerge(busy))
+	return c.queueSnapshotJob(ctx, a, id, fleet.VMConsolidate, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotParams, string, error) {
+		return fleet.SnapshotParams{}, "", refusalError(vm.AllowsMerge(busy))
 	})
 }
 
@@ -96,8 +96,8 @@ func (c *Control) SnapshotWork(ctx context.Context, a fleet.Actor, id fleet.VMID
 
 // onSnapshots queues one snapshot job. wrong is a fault of the input; onSnapshots returns it only after the permission
 // checks.
-func (c *Control) onSnapshots(ctx context.Context, a fleet.Actor, id fleet.VMID, kind fleet.JobKind, wrong error,
-	decide func(fleet.VMView, []fleet.JobKind) (order fleet.SnapshotOrder, detail string, err error),
+func (c *Control) queueSnapshotJob(ctx context.Context, a fleet.Actor, id fleet.VMID, kind fleet.JobKind, wrong error,
+	decide func(fleet.VMView, []fleet.JobKind) (order fleet.SnapshotParams, detail string, err error),
 ) (task fleet.Task, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return task, err
@@ -131,14 +131,14 @@ func (c *Control) onSnapshots(ctx context.Context, a fleet.Actor, id fleet.VMID,
 
 func snapshotOf(vm fleet.VMView, id fleet.SnapshotID) (fleet.Snapshot, error) {
 	if vm.Status != nil {
-		if s := vm.Status.Snapshots.Of(id); s != nil {
+		if s := vm.Status.Snapshots.ByID(id); s != nil {
 			return *s, nil
 		}
 	}
 	return fleet.Snapshot{}, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
 }
 
-func refusal(ok bool, why string) error {
+func refusalError(ok bool, why string) error {
 	if ok {
 		return nil
 	}

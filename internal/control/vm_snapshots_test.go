@@ -134,7 +134,7 @@ func TestRevertAndDeleteSnapshotsQueueJobs(t *testing.T) {
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, true, "web"); err != nil {
 		t.Errorf("delete with its data while it merges: %v", err)
 	}
-	if stop := text(s.projectFixture, `SELECT stop FROM jobs WHERE kind = 'vm.consolidate'`); stop == "" {
+	if stop := queryText(s.projectFixture, `SELECT stop FROM jobs WHERE kind = 'vm.consolidate'`); stop == "" {
 		t.Error("the merge is not told to end")
 	}
 }

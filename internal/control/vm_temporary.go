@@ -19,15 +19,15 @@ const roleSnapshot = "snapshot"
 
 // temporary is a task's temporary snapshot of a locked VM, the source of disk copies. With the zero value, disks are
 // copied without a snapshot.
-type temporary struct {
+type tempSnapshot struct {
 	vm      fleet.VMView
 	id      fleet.SnapshotID
-	take    fleet.JobID // the job that takes the snapshot and that the copies wait for; empty: taken or not yet queued
-	ordered bool        // whether the job is queued
+	takeJob    fleet.JobID // the job that takes the snapshot and that the copies wait for; empty: taken or not yet queued
+	queued bool        // whether the job is queued
 }
 
 // of returns the snapshot reference for a copy job; nil: no snapshot.
-func (t temporary) of() *fleet.SnapshotOf {
+func (t tempSnapshot) ref() *fleet.SnapshotOf {
 	if t.id == "" {
 		return nil
 	}
@@ -36,79 +36,79 @@ func (t temporary) of() *fleet.SnapshotOf {
 
 // newTemporary returns a new snapshot for copies of the VM's disks, if the copies need one. It queues nothing. It
 // refuses if no snapshot can be taken now.
-func newTemporary(ctx context.Context, q *db.Queries, vm fleet.VMView) (temporary, error) {
-	if !vm.CopiedFromSnapshot() {
-		return temporary{}, nil
+func newTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView) (tempSnapshot, error) {
+	if !vm.NeedsTemporarySnapshot() {
+		return tempSnapshot{}, nil
 	}
 	busy, err := q.SnapshotWork(ctx, fleet.SubjectVM(vm.ID))
 	if err != nil {
-		return temporary{}, err
+		return tempSnapshot{}, err
 	}
-	return temporary{vm: vm, id: fleet.NewID[fleet.SnapshotID]()}, refusalOf(vm.Name + " cannot be copied now: ")(vm.AllowsTake(busy))
+	return tempSnapshot{vm: vm, id: fleet.NewID[fleet.SnapshotID]()}, refusalErrorWith(vm.Name + " cannot be copied now: ")(vm.AllowsTake(busy))
 }
 
 // sharedTemporary returns the existing snapshot of the bulk task, so that all clones have the same state, or else a
 // newTemporary.
-func sharedTemporary(ctx context.Context, q *db.Queries, vm fleet.VMView, task fleet.TaskID) (temporary, error) {
-	if !vm.CopiedFromSnapshot() {
-		return temporary{}, nil
+func sharedTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView, task fleet.TaskID) (tempSnapshot, error) {
+	if !vm.NeedsTemporarySnapshot() {
+		return tempSnapshot{}, nil
 	}
 	row, err := q.TemporarySnapshotOf(ctx, db.TemporarySnapshotOfParams{VMID: vm.ID, TaskID: task})
 	switch {
 	case err != nil && !errors.Is(err, pgx.ErrNoRows):
-		return temporary{}, err
+		return tempSnapshot{}, err
 	case err == nil && row.State != fleet.JobDone:
-		return temporary{vm: vm, id: row.SnapshotID, take: row.JobID, ordered: true}, nil
-	case err == nil && vm.Status.Snapshots.Of(row.SnapshotID) != nil:
-		return temporary{vm: vm, id: row.SnapshotID, ordered: true}, nil
+		return tempSnapshot{vm: vm, id: row.SnapshotID, takeJob: row.JobID, queued: true}, nil
+	case err == nil && vm.Status.Snapshots.ByID(row.SnapshotID) != nil:
+		return tempSnapshot{vm: vm, id: row.SnapshotID, queued: true}, nil
 	}
-	return newTemporary(ctx, q, vm) // the task has no snapshot, or it was deleted
+	return newTempSnapshot(ctx, q, vm) // the task has no snapshot, or it was deleted
 }
 
 // queue adds the snapshot's job to the task. of names the copy in the snapshot's name.
-func (t *temporary) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID, of string) error {
-	if t.id == "" || t.ordered {
+func (t *tempSnapshot) queueTakeJob(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID, of string) error {
+	if t.id == "" || t.queued {
 		return nil
 	}
-	order := fleet.SnapshotOrder{
+	order := fleet.SnapshotParams{
 		ID: t.id, Name: fleet.CutSnapshotName("Temporary, for " + of), By: a.Name, Quiesce: true,
 		Description: "Disks are copied from this snapshot while the VM continues. Quantix deletes it afterwards.",
 	}
 	subject := fleet.SubjectVM(t.vm.ID)
-	t.take, t.ordered = fleet.NewID[fleet.JobID](), true
+	t.takeJob, t.queued = fleet.NewID[fleet.JobID](), true
 	err := q.AddStep(ctx, db.AddStepParams{
-		ID: t.take, TaskID: &task, Role: roleSnapshot, HostID: t.vm.HostID, Kind: fleet.VMSnapshot, Subject: subject, Args: fleet.JobArgs{Snapshot: &order},
+		ID: t.takeJob, TaskID: &task, Role: roleSnapshot, HostID: t.vm.HostID, Kind: fleet.VMSnapshot, Subject: subject, Args: fleet.JobArgs{Snapshot: &order},
 	})
 	if err != nil {
 		return err
 	}
-	if err := q.AddTemporarySnapshot(ctx, db.AddTemporarySnapshotParams{SnapshotID: t.id, VMID: t.vm.ID, JobID: t.take, TaskID: task}); err != nil {
+	if err := q.AddTemporarySnapshot(ctx, db.AddTemporarySnapshotParams{SnapshotID: t.id, VMID: t.vm.ID, JobID: t.takeJob, TaskID: task}); err != nil {
 		return err
 	}
 	return store.Audit(ctx, q, a, string(fleet.VMSnapshot), subject, t.vm.Name, order.Name)
 }
 
 // await makes the task's copy jobs wait for the snapshot's job.
-func (t temporary) await(ctx context.Context, q *db.Queries, task fleet.TaskID) error {
-	if t.take == "" {
+func (t tempSnapshot) makeCopiesWait(ctx context.Context, q *db.Queries, task fleet.TaskID) error {
+	if t.takeJob == "" {
 		return nil
 	}
-	return q.WaitFor(ctx, db.WaitForParams{Others: []string{string(t.take)}, TaskID: &task, Kind: fleet.VolumeCopy})
+	return q.WaitFor(ctx, db.WaitForParams{Others: []string{string(t.takeJob)}, TaskID: &task, Kind: fleet.VolumeCopy})
 }
 
 const (
-	temporarySoon  = 5 * time.Second  // while disks are copied from the snapshot, or it is being deleted
-	temporaryLater = time.Minute      // while it cannot be deleted
-	temporaryAgain = 15 * time.Second // after the first failed deletion; doubled after each further one
+	tempCheckSoon  = 5 * time.Second  // while disks are copied from the snapshot, or it is being deleted
+	tempCheckLater = time.Minute      // while it cannot be deleted
+	tempRetryDelay = 15 * time.Second // after the first failed deletion; doubled after each further one
 )
 
 // temporaryBatch limits one pass over temporary snapshots.
-const temporaryBatch = 100
+const tempSnapshotBatch = 100
 
 // DropTemporary requests the deletion of temporary snapshots without unfinished disk copies, and retries failed
 // deletions. A deletion merges the overlays into the VM's disks.
-func (c *Control) DropTemporary(ctx context.Context, a fleet.Actor) error {
-	for range temporaryBatch {
+func (c *Control) DeleteTemporarySnapshots(ctx context.Context, a fleet.Actor) error {
+	for range tempSnapshotBatch {
 		more := false
 		err := c.store.Pass(ctx, a, "temporary snapshots", func(q *db.Queries) error {
 			at, err := q.TemporarySnapshotToCheck(ctx)
@@ -118,7 +118,7 @@ func (c *Control) DropTemporary(ctx context.Context, a fleet.Actor) error {
 			if more = err == nil; !more {
 				return err
 			}
-			return checkTemporary(ctx, q, a, at.VMID, at.SnapshotID)
+			return checkTempSnapshot(ctx, q, a, at.VMID, at.SnapshotID)
 		})
 		if err != nil || !more {
 			return err
@@ -127,7 +127,7 @@ func (c *Control) DropTemporary(ctx context.Context, a fleet.Actor) error {
 	return nil
 }
 
-func checkTemporary(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID) error {
+func checkTempSnapshot(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID) error {
 	vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 	if err != nil {
 		return err
@@ -144,22 +144,22 @@ func checkTemporary(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.
 		return q.TemporarySnapshotChecked(ctx, db.TemporarySnapshotCheckedParams{SnapshotID: snapshot, Wait: after, Deletions: row.Deletions})
 	}
 	if len(busy) > 0 || row.Awaited {
-		return again(temporarySoon)
+		return again(tempCheckSoon)
 	}
 	if ok, _ := vm.AllowsSnapshots(nil); !ok {
-		return again(temporaryLater)
+		return again(tempCheckLater)
 	}
-	switch left := leftOf(vm.Status.Snapshots, snapshot); {
+	switch left := hasSnapshotFiles(vm.Status.Snapshots, snapshot); {
 	case !left && !row.Settled:
-		return again(temporarySoon)
+		return again(tempCheckSoon)
 	case !left:
 		return q.ForgetTemporarySnapshot(ctx, snapshot)
 	}
-	order := fleet.SnapshotOrder{ID: snapshot, Name: "temporary"}
+	order := fleet.SnapshotParams{ID: snapshot, Name: "temporary"}
 	if _, err := queueVM(ctx, q, a, vm, fleet.VMSnapshotDelete, fleet.JobArgs{Snapshot: &order}); err != nil {
 		return err
 	}
-	wait := min(temporaryAgain<<min(row.Deletions, 8), time.Hour)
+	wait := min(tempRetryDelay<<min(row.Deletions, 8), time.Hour)
 	row.Deletions++
 	if err := again(wait); err != nil {
 		return err
@@ -169,7 +169,7 @@ func checkTemporary(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.
 
 // leftOf reports whether the host has files of the snapshot that a deletion would merge. After an interrupted job the
 // host may have such files, so leftOf returns true.
-func leftOf(tree *fleet.SnapshotTree, id fleet.SnapshotID) bool {
+func hasSnapshotFiles(tree *fleet.SnapshotTree, id fleet.SnapshotID) bool {
 	if tree == nil {
 		return false
 	}

@@ -17,9 +17,9 @@ func (s *libraryFixture) runningVM(name string) fleet.VMView {
 	return s.get(vm.ID)
 }
 
-func (s *libraryFixture) cloned(vm fleet.VMView, name string) fleet.VMView {
+func (s *libraryFixture) cloneVM(vm fleet.VMView, name string) fleet.VMView {
 	s.t.Helper()
-	clone, err := s.CreateVM(s.t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, From: &control.From{VMID: vm.ID}})
+	clone, err := s.CreateVM(s.t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, From: &control.VMSource{VMID: vm.ID}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func (s *libraryFixture) finishTemporarySnapshot(vm fleet.VMView) fleet.Snapshot
 	}
 	status := *s.get(vm.ID).Status
 	status.Snapshots = &fleet.SnapshotTree{Current: o.ID, Snapshots: []fleet.Snapshot{{ID: o.ID, Name: o.Name, Disks: []fleet.Volref{vm.Spec.Disks[0].Ref(), vm.Spec.Disks[1].Ref()}}}}
-	s.stop(s.h1, works[0], wire.Finish{Outcome: wire.Done, VM: &status, Generation: vm.Generation})
+	s.finishWith(s.h1, works[0], wire.Finish{Outcome: wire.Done, VM: &status, Generation: vm.Generation})
 	return o.ID
 }
 
@@ -47,19 +47,19 @@ func (s *libraryFixture) finishTemporarySnapshot(vm fleet.VMView) fleet.Snapshot
 func (s *libraryFixture) sweepTemporary() {
 	s.t.Helper()
 	s.exec(`UPDATE temporary_snapshots SET look_at = now()`)
-	if err := s.DropTemporary(s.t.Context(), fleet.SystemActor); err != nil {
+	if err := s.DeleteTemporarySnapshots(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 func (s *libraryFixture) temporaries() string {
-	return text(s.projectFixture, `SELECT count(*)::text FROM temporary_snapshots`)
+	return queryText(s.projectFixture, `SELECT count(*)::text FROM temporary_snapshots`)
 }
 
 func TestCloneOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.runningVM("web")
-	clone := s.cloned(vm, "web-clone")
+	clone := s.cloneVM(vm, "web-clone")
 	if now := s.get(clone.ID); now.HostID != s.h1 || now.Spec.Power != fleet.Stopped || len(now.Spec.Disks) != 2 {
 		t.Errorf("%+v", now.Spec)
 	}
@@ -68,7 +68,7 @@ func TestCloneOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 	}
 	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE state = 'running'`)
 	s.wantRefused("another clone meanwhile", fleet.Conflict, "are being copied from", func() error {
-		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "other", From: &control.From{VMID: vm.ID}})
+		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "other", From: &control.VMSource{VMID: vm.ID}})
 		return err
 	})
 	shot := s.finishTemporarySnapshot(vm)
@@ -92,9 +92,9 @@ func TestCloneOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 		t.Fatal("the snapshot is deleted while disks are copied from it")
 	}
 	s.finishVolume(s.h1, copies[0], `{}`)
-	s.fails(s.h1, copies[1], "No space left on device")
+	s.failJob(s.h1, copies[1], "No space left on device")
 	s.exec(`UPDATE jobs SET state = 'done' WHERE kind = 'vm.stop'`)
-	if made := s.work(s.h1, fleet.VMApply); len(made) != 1 || len(made[0].Made) != 2 {
+	if made := s.work(s.h1, fleet.VMApply); len(made) != 1 || len(made[0].CreatedDisks) != 2 {
 		t.Errorf("%+v", made)
 	}
 
@@ -105,13 +105,13 @@ func TestCloneOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 	}
 	vm = s.get(vm.ID)
 	left := *vm.Status
-	s.stop(s.h1, gone[0], wire.Finish{Outcome: wire.Failed, Error: "QEMU gave up", VM: &left, Generation: vm.Generation})
+	s.finishWith(s.h1, gone[0], wire.Finish{Outcome: wire.Failed, Error: "QEMU gave up", VM: &left, Generation: vm.Generation})
 	s.sweepTemporary()
 	if gone = s.work(s.h1, fleet.VMSnapshotDelete); len(gone) != 1 {
 		t.Fatal("a deletion that failed is not tried again")
 	}
 	left.Snapshots = nil
-	s.stop(s.h1, gone[0], wire.Finish{Outcome: wire.Done, VM: &left, Generation: vm.Generation})
+	s.finishWith(s.h1, gone[0], wire.Finish{Outcome: wire.Done, VM: &left, Generation: vm.Generation})
 	if s.sweepTemporary(); s.temporaries() != "0" || len(s.work(s.h1, fleet.VMSnapshotDelete)) != 0 {
 		t.Error("a snapshot that is gone is looked for still")
 	}
@@ -120,14 +120,14 @@ func TestCloneOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 func TestCloneFailsWhenTemporarySnapshotFails(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.runningVM("web")
-	clone := s.cloned(vm, "web-clone")
+	clone := s.cloneVM(vm, "web-clone")
 	works := s.work(s.h1, fleet.VMSnapshot)
 	status := *s.get(vm.ID).Status
-	s.stop(s.h1, works[0], wire.Finish{Outcome: wire.Failed, Error: "The pool is full.", VM: &status, Generation: vm.Generation})
+	s.finishWith(s.h1, works[0], wire.Finish{Outcome: wire.Failed, Error: "The pool is full.", VM: &status, Generation: vm.Generation})
 	if copies := s.work(s.h1, fleet.VolumeCopy); len(copies) != 0 {
 		t.Errorf("%+v", copies)
 	}
-	if said := text(s.projectFixture, `SELECT error FROM jobs WHERE kind = 'volume.copy' LIMIT 1`); said != "The temporary snapshot was not taken, so nothing was copied: The pool is full." {
+	if said := queryText(s.projectFixture, `SELECT error FROM jobs WHERE kind = 'volume.copy' LIMIT 1`); said != "The temporary snapshot was not taken, so nothing was copied: The pool is full." {
 		t.Error(said)
 	}
 	if s.sweepTemporary(); s.temporaries() != "0" || len(s.work(s.h1, fleet.VMSnapshotDelete)) != 0 {
@@ -142,7 +142,7 @@ func TestBulkClonesShareTemporarySnapshot(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.runningVM("web")
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
-	in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "web-{n}", From: &control.From{VMID: vm.ID}}, BulkNames: fleet.BulkNames{Count: 3}}
+	in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "web-{n}", From: &control.VMSource{VMID: vm.ID}}, BulkNames: fleet.BulkNames{Count: 3}}
 	if _, err := s.CreateVMs(t.Context(), s.member, in); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestCloneOfVMWithSnapshotsHasCurrentState(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web")
 	s.withSnapshots(vm)
-	s.cloned(vm, "web-clone")
+	s.cloneVM(vm, "web-clone")
 	if works := s.work(s.h1, fleet.VMSnapshot); len(works) != 1 {
 		t.Errorf("%+v", works)
 	}
@@ -171,7 +171,7 @@ func TestCloneOfVMWithSnapshotsHasCurrentState(t *testing.T) {
 func TestTemplateOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.runningVM("web")
-	if _, _, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web base", OfVM: control.OfVM{VMID: vm.ID}}); err != nil {
+	if _, _, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web base", TemplateSource: control.TemplateSource{VMID: vm.ID}}); err != nil {
 		t.Fatal(err)
 	}
 	if works := s.work(s.h1, fleet.VolumeCopy); len(works) != 0 {
@@ -195,10 +195,10 @@ func TestTemplateOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 func TestLinkedCloneOfVMRefused(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.runningVM("web")
-	spec := vm.Spec.Bare()
+	spec := vm.Spec.WithoutIdentity()
 	spec.Disks = []fleet.Disk{{PoolID: s.local, Overlay: true}, {PoolID: s.nfs}}
 	s.wantRefused("a linked clone", fleet.Invalid, "full copy", func() error {
-		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "linked", Spec: spec, From: &control.From{VMID: vm.ID}})
+		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "linked", Spec: spec, From: &control.VMSource{VMID: vm.ID}})
 		return err
 	})
 }

@@ -47,12 +47,12 @@ func TestRunningJobsOfStoppableKindsCanBeCancelled(t *testing.T) {
 	if _, err := s.WipeVolume(t.Context(), chief, of, of.Volume); err != nil {
 		t.Fatal(err)
 	}
-	id := fleet.TaskID(text(s, `SELECT task_id FROM jobs WHERE kind = 'volume.wipe'`))
+	id := fleet.TaskID(queryText(s, `SELECT task_id FROM jobs WHERE kind = 'volume.wipe'`))
 	cancel := func() error { _, err := s.CancelTask(t.Context(), chief, id); return err }
-	for _, kind := range fleet.KindsWhere(func(k fleet.Kind) bool { return k.Type == fleet.TypeVolume && !k.Aside && !k.TakenBack }) {
+	for _, kind := range fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.Type == fleet.TypeVolume && !k.Background && !k.CancelledAtOnce }) {
 		s.exec(`UPDATE jobs SET kind = $2, state = 'running', attempt = 1, epoch = 1, stop = '', note = '', lease_until = now() + interval '1 minute' WHERE task_id = $1`, id, string(kind))
 		s.exec(`UPDATE tasks SET kind = $2 WHERE id = $1`, id, string(kind))
-		if !kind.Is().Stoppable {
+		if !kind.Info().Stoppable {
 			s.wantRefused("take back "+string(kind), fleet.Conflict, "", cancel)
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 // currentUse returns how the volume is used now, including requests made after v was read. The pool must be locked.
 func currentUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.VolumeUse, error) {
 	use := v.Use()
-	text, err := q.VolumeInUse(ctx, db.VolumeInUseParams{PoolID: string(v.PoolID), Volume: v.Name, Host: string(v.On())})
+	text, err := q.VolumeInUse(ctx, db.VolumeInUseParams{PoolID: string(v.PoolID), Volume: v.Name, Host: string(v.LocalHost())})
 	if err != nil {
 		return use, err
 	}
@@ -26,8 +26,8 @@ func currentUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.Vol
 		return use, fmt.Errorf("read the users of volume %s: %w", v.Name, err)
 	}
 	use.Disk, use.Drive = cmp.Or(users.Disk, use.Disk), cmp.Or(users.Drive, use.Drive)
-	use.Making, use.Published = users.Making, users.Published
-	work, err := unfinishedWork(ctx, q, v.PoolID, v.Name, v.On())
+	use.CreatedVM, use.Published = users.CreatedVM, users.Published
+	work, err := unfinishedWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
 	use.Work = work
 	return use, err
 }
@@ -38,8 +38,8 @@ func unfinishedWork(ctx context.Context, q *db.Queries, pool fleet.PoolID, name 
 	rows, err := q.VolumesAtWork(ctx, string(pool))
 	for _, r := range rows {
 		ref, _ := r.Subject.Volume()
-		if (ref.IsOrBecomes(name) || r.Source == name) && (on == "" || on == r.HostID) {
-			return r.Kind.Is().Verb, err
+		if (ref.IsVolumeOrPartialFile(name) || r.Source == name) && (on == "" || on == r.HostID) {
+			return r.Kind.Info().Verb, err
 		}
 	}
 	return "", err
@@ -75,14 +75,14 @@ func checkVolumesIdle(ctx context.Context, q *db.Queries, spec fleet.VMSpec) err
 			about, _ := w.Subject.Volume()
 			// VolumeHash and VolumeRead only read.
 			if about == ref && w.Kind != fleet.VolumeHash && w.Kind != fleet.VolumeRead || w.Kind == fleet.VolumeRename && w.Source == ref.Volume {
-				return fleet.Errorf(fleet.Conflict, "The volume %sis in use: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Is().Verb))
+				return fleet.Errorf(fleet.Conflict, "The volume %sis in use: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Info().Verb))
 			}
 		}
 	}
 	return nil
 }
 
-func sharedOf(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.PoolSpec, error) {
+func poolSpec(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.PoolSpec, error) {
 	rows, err := q.PoolsForWork(ctx, []string{string(pool)})
 	switch {
 	case err != nil:
@@ -118,7 +118,7 @@ func checkNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on flee
 }
 
 // nameRefused reports whether err is a refusal by checkNameFree, so that the caller may try another name.
-func nameRefused(err error) bool {
+func isNameRefusal(err error) bool {
 	code := fleet.CodeOf(err)
 	return code == fleet.Invalid || code == fleet.Conflict
 }
@@ -126,7 +126,7 @@ func nameRefused(err error) bool {
 // findHost returns the host for the job: the named host, or an online host with the pool active and enough space. It
 // refuses if none is suitable. among limits the choice to hosts with the volume; nil: any host.
 func findHost(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, among []query.HostRef, overcommit bool) (query.HostRef, error) {
-	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.order.TakesBytes}}
+	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.args.TakesBytes}}
 	hosts, err := candidates(ctx, q, a, named, fleet.VMSpec{Disks: disks})
 	if err != nil {
 		return query.HostRef{}, err
@@ -139,7 +139,7 @@ func findHost(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, na
 			continue
 		}
 		h.Overcommit = overcommit
-		wrong := placement.FitDisks(disks, *h)
+		wrong := placement.DiskFaults(disks, *h)
 		switch {
 		case len(wrong) > 0 && (faults == nil || h.Pools[j.ref.PoolID].Assigned):
 			faults = wrong
@@ -150,15 +150,15 @@ func findHost(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, na
 	if best != nil {
 		return query.HostRef{ID: best.ID, Name: best.Name}, nil
 	}
-	return query.HostRef{}, noRoom(j, faults, named)
+	return query.HostRef{}, noHostError(j, faults, named)
 }
 
 // noRoom returns the error that explains why no host can run the job.
-func noRoom(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
+func noHostError(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
 	var checks fleet.Checks
 	for _, f := range faults {
 		switch {
-		case f.Room:
+		case f.Overcommittable:
 			checks.Add("sizeBytes", "%s", f.Message)
 			checks.Add("overcommit", "To proceed anyway, overcommit the pool.")
 		case named == "":
@@ -168,13 +168,13 @@ func noRoom(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
 		}
 	}
 	if len(faults) == 0 {
-		return fleet.Errorf(fleet.Conflict, "No online host has %s now.", cmp.Or(j.order.Source, "the pool"))
+		return fleet.Errorf(fleet.Conflict, "No online host has %s now.", cmp.Or(j.args.Source, "the pool"))
 	}
 	return checks.Err()
 }
 
 // anyHost returns the named host, or the first online host with the volume if named is empty.
-func anyHost(v query.VolumeOn, named fleet.HostID) (query.HostRef, error) {
+func chooseVolumeHost(v query.VolumeOn, named fleet.HostID) (query.HostRef, error) {
 	for _, h := range v.Hosts {
 		if named == "" || h.ID == named {
 			return h, nil

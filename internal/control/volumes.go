@@ -49,9 +49,9 @@ func (c *Control) CreateVolume(ctx context.Context, a fleet.Actor, pool fleet.Po
 	if err := checks.Err(); err != nil {
 		return fleet.Task{}, err
 	}
-	order := fleet.VolumeOrder{Format: in.Format, SizeBytes: in.SizeBytes, Full: in.Full, TakesBytes: in.SizeBytes}
-	return c.orderVolume(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
-		j := volumeJob{kind: fleet.VolumeCreate, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, order: order, detail: fmt.Sprintf("%s, %s", in.Format, fleet.Bytes(in.SizeBytes))}
+	order := fleet.VolumeParams{Format: in.Format, SizeBytes: in.SizeBytes, Full: in.Full, TakesBytes: in.SizeBytes}
+	return c.queueVolumeJob(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+		j := volumeJob{kind: fleet.VolumeCreate, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, args: order, detail: fmt.Sprintf("%s, %s", in.Format, fleet.Bytes(in.SizeBytes))}
 		return newVolumeOn(ctx, q, a, j, in.HostID, in.Overcommit)
 	})
 }
@@ -66,7 +66,7 @@ func (c *Control) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size
 		if err := checks.Err(); err != nil {
 			return volumeJob{}, err
 		}
-		j := volumeJob{kind: fleet.VolumeGrow, order: fleet.VolumeOrder{SizeBytes: size, TakesBytes: size - v.CapacityBytes}, detail: fmt.Sprintf("%s → %s", fleet.Bytes(v.CapacityBytes), fleet.Bytes(size))}
+		j := volumeJob{kind: fleet.VolumeGrow, args: fleet.VolumeParams{SizeBytes: size, TakesBytes: size - v.CapacityBytes}, detail: fmt.Sprintf("%s → %s", fleet.Bytes(v.CapacityBytes), fleet.Bytes(size))}
 		j.ref = fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}
 		var err error
 		j.host, err = findHost(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
@@ -81,8 +81,8 @@ func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to 
 		if fleet.CheckNewVolume(&checks, "name", to); checks.Err() != nil {
 			return volumeJob{}, checks.Err()
 		}
-		j := volumeJob{kind: fleet.VolumeClone, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, order: fleet.VolumeOrder{Source: of.Volume, TakesBytes: v.CapacityBytes}, detail: "of " + of.Volume}
-		if err := checkNameFree(ctx, q, j.ref, v.On(), v.Shared); err != nil {
+		j := volumeJob{kind: fleet.VolumeClone, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, args: fleet.VolumeParams{Source: of.Volume, TakesBytes: v.CapacityBytes}, detail: "of " + of.Volume}
+		if err := checkNameFree(ctx, q, j.ref, v.LocalHost(), v.Shared); err != nil {
 			return j, err
 		}
 		var err error
@@ -102,12 +102,12 @@ func (c *Control) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, to
 		if err := checks.Err(); err != nil {
 			return volumeJob{}, err
 		}
-		j := volumeJob{kind: fleet.VolumeRename, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, order: fleet.VolumeOrder{Source: of.Volume}, detail: of.Volume + " → " + to}
-		if err := checkNameFree(ctx, q, j.ref, v.On(), v.Shared); err != nil {
+		j := volumeJob{kind: fleet.VolumeRename, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, args: fleet.VolumeParams{Source: of.Volume}, detail: of.Volume + " → " + to}
+		if err := checkNameFree(ctx, q, j.ref, v.LocalHost(), v.Shared); err != nil {
 			return j, err
 		}
 		var err error
-		j.host, err = anyHost(v, of.HostID)
+		j.host, err = chooseVolumeHost(v, of.HostID)
 		return j, err
 	})
 }
@@ -129,40 +129,40 @@ func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.Poo
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
 	}
-	j, err := download(pool, in)
+	j, err := newDownloadJob(pool, in)
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderVolume(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+	return c.queueVolumeJob(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		return newVolumeOn(ctx, q, a, j, in.HostID, false)
 	})
 }
 
 // download returns a download job without a host.
-func download(pool fleet.PoolID, in NewDownload) (volumeJob, error) {
+func newDownloadJob(pool fleet.PoolID, in NewDownload) (volumeJob, error) {
 	var checks fleet.Checks
 	fleet.CheckDownload(&checks, in.URL, in.Checksum, in.ChecksumURL)
 	in.Name = cmp.Or(in.Name, fleet.NameOfDownload(in.URL))
 	if fleet.CheckNewVolume(&checks, "name", in.Name); checks.Err() != nil {
 		return volumeJob{}, checks.Err()
 	}
-	order := fleet.VolumeOrder{URL: in.URL, ChecksumURL: in.ChecksumURL}
+	order := fleet.VolumeParams{URL: in.URL, ChecksumURL: in.ChecksumURL}
 	if algorithm, digest, _ := fleet.ParseChecksum(in.Checksum); digest != "" {
 		order.Checksum = algorithm + ":" + digest
 	}
 	return volumeJob{
-		kind: fleet.VolumeFetch, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, order: order,
+		kind: fleet.VolumeFetch, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, args: order,
 		detail: "from " + in.URL + ", " + cmp.Or(order.Checksum, order.ChecksumURL, "without a checksum"),
 	}, nil
 }
 
 // newVolumeOn chooses the host of a new volume and returns the job with it.
 func newVolumeOn(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, overcommit bool) (volumeJob, error) {
-	spec, err := sharedOf(ctx, q, j.ref.PoolID)
+	spec, err := poolSpec(ctx, q, j.ref.PoolID)
 	if err != nil {
 		return j, err
 	}
-	if err := j.fits(spec); err != nil {
+	if err := j.checkPoolKind(spec); err != nil {
 		return j, err
 	}
 	if named == "" && !spec.Shared {
@@ -194,7 +194,7 @@ func (c *Control) destroyVolume(ctx context.Context, a fleet.Actor, of Volume, a
 			checks.Add("confirm", "Type the volume's name, %s, to %s it with all data in it.", of.Volume, verb)
 			return volumeJob{}, checks.Err()
 		}
-		host, err := anyHost(v, of.HostID)
+		host, err := chooseVolumeHost(v, of.HostID)
 		return volumeJob{kind: kind, host: host, ref: fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}, deletesData: true, detail: fleet.Bytes(v.CapacityBytes)}, err
 	})
 }
@@ -204,9 +204,9 @@ type volumeJob struct {
 	kind        fleet.JobKind
 	ref         fleet.Volref
 	host        query.HostRef
-	order       fleet.VolumeOrder
+	args       fleet.VolumeParams
 	deletesData bool // the job deletes the volume's data
-	audited     bool // the caller writes the audit line
+	auditByCaller     bool // the caller writes the audit line
 
 	project *fleet.ProjectID // whose members see the task; nil: only administrators
 	detail  string
@@ -214,18 +214,18 @@ type volumeJob struct {
 
 // orderVolume queues the job that decide returns, under the pool's lock. Transactions that assign a volume of the pool
 // to a VM or publish one wait for the lock.
-func (c *Control) orderVolume(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error)) (task fleet.Task, err error) {
-	return c.orderVolumeThen(ctx, a, pool, decide, func(*db.Queries, fleet.TaskID) error { return nil })
+func (c *Control) queueVolumeJob(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error)) (task fleet.Task, err error) {
+	return c.queueVolumeJobAnd(ctx, a, pool, decide, func(*db.Queries, fleet.TaskID) error { return nil })
 }
 
 // orderVolumeThen works like orderVolume; then adds rows that refer to the task, in the same transaction.
-func (c *Control) orderVolumeThen(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
-	return c.orderVolumeBy(ctx, a, a, pool, decide, then)
+func (c *Control) queueVolumeJobAnd(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
+	return c.queueVolumeJobAs(ctx, a, a, pool, decide, then)
 }
 
 // orderVolumeBy works like orderVolumeThen. poolActor is the actor that changes the pool; the caller has checked the
 // permission of the person, a.
-func (c *Control) orderVolumeBy(ctx context.Context, poolActor, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
+func (c *Control) queueVolumeJobAs(ctx context.Context, poolActor, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
 	err = assign.Pools.Change(ctx, c.store, poolActor, string(pool), func(q *db.Queries, on assign.Object) error {
 		j, err := decide(q, on)
 		if err != nil {
@@ -233,7 +233,7 @@ func (c *Control) orderVolumeBy(ctx context.Context, poolActor, a fleet.Actor, p
 		}
 		subject := fleet.SubjectVolume(j.ref)
 		id, err := store.Queue(ctx, q, a, db.JoinQueueParams{
-			HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: j.project, Args: fleet.JobArgs{DeleteDisks: j.deletesData, Volume: &j.order},
+			HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: j.project, Args: fleet.JobArgs{DeleteDisks: j.deletesData, Volume: &j.args},
 		})
 		if err != nil {
 			return err
@@ -242,7 +242,7 @@ func (c *Control) orderVolumeBy(ctx context.Context, poolActor, a fleet.Actor, p
 			return err
 		}
 		detail := fmt.Sprintf("in pool %s on %s: %s", on.Name, j.host.Name, j.detail)
-		if !j.audited {
+		if !j.auditByCaller {
 			if err := store.Audit(ctx, q, a, string(j.kind), subject, j.ref.Volume, detail); err != nil {
 				return err
 			}
@@ -262,7 +262,7 @@ func (c *Control) changeVolume(ctx context.Context, a fleet.Actor, of Volume, ac
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderVolume(ctx, a, of.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+	return c.queueVolumeJob(ctx, a, of.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		use, err := currentUse(ctx, q, v)
 		if err != nil {
 			return volumeJob{}, err
@@ -284,7 +284,7 @@ func (c *Control) VolumeOn(ctx context.Context, a fleet.Actor, of Volume) (query
 		return query.VolumeOn{}, err
 	}
 	all = slices.DeleteFunc(all, func(v query.VolumeOn) bool {
-		return v.Name != of.Volume || of.HostID != "" && v.On() != "" && v.On() != of.HostID
+		return v.Name != of.Volume || of.HostID != "" && v.LocalHost() != "" && v.LocalHost() != of.HostID
 	})
 	switch len(all) {
 	case 0:

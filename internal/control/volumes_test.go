@@ -43,7 +43,7 @@ func (s *projectFixture) volumeRequests(of control.Volume) map[fleet.Action]func
 	}
 }
 
-var destroying = []fleet.Action{fleet.ActGrow, fleet.ActRename, fleet.ActWipe, fleet.ActDelete}
+var destructiveActions = []fleet.Action{fleet.ActGrow, fleet.ActRename, fleet.ActWipe, fleet.ActDelete}
 
 func TestVolumeOperationsQueueJobs(t *testing.T) {
 	s := newProjectFixture(t)
@@ -152,7 +152,7 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 			t.Errorf("%s gets to be an orphan", name)
 		}
 		asking := s.volumeRequests(of)
-		for _, act := range destroying {
+		for _, act := range destructiveActions {
 			s.wantRefused(name+": "+string(act), fleet.Conflict, c.says, asking[act])
 		}
 		if c.clone != "" {
@@ -262,7 +262,7 @@ func TestVolumeJobNamesItsUsers(t *testing.T) {
 			work = &claim.Jobs[i]
 		}
 	}
-	if work == nil || work.Pool == nil || work.Pool.ID != s.nfs || work.Held == nil || work.Held.Disk != "web" || work.Args.Volume == nil || !work.Kind.SingleShot(work.Args) {
+	if work == nil || work.Pool == nil || work.Pool.ID != s.nfs || work.VolumeUsers == nil || work.VolumeUsers.Disk != "web" || work.Args.Volume == nil || !work.Kind.SingleShot(work.Args) {
 		t.Fatalf("the work is %+v", work)
 	}
 	after := &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 40, Volumes: []fleet.Volume{{Name: "left.raw", Format: "raw"}}}

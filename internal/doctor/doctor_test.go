@@ -49,7 +49,7 @@ func (f *fake) add(paths ...string) {
 // everything adds all requirements of the lab and the tests.
 func (f *fake) everything() {
 	f.findPostgres = func() (string, error) { return "/usr/lib/postgresql/15/bin", nil }
-	for _, n := range needs {
+	for _, n := range requirements {
 		for _, name := range n.programs {
 			f.add("usr/sbin/" + name)
 		}
@@ -100,7 +100,7 @@ func TestInspectListsMissing(t *testing.T) {
 	} {
 		t.Run(string(c.purpose), func(t *testing.T) {
 			t.Parallel()
-			checks, missing := newFake(t).survey(t.Context(), c.purpose)
+			checks, missing := newFake(t).checkAll(t.Context(), c.purpose)
 			if got := strings.Join(packagesOf(debian, missing), " "); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}

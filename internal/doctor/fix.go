@@ -42,11 +42,11 @@ func (m *machine) family() family {
 }
 
 // fix returns the command that fixes a requirement, or an instruction if there is none.
-func (m *machine) fix(n need) string {
+func (m *machine) fixFor(n requirement) string {
 	if n.fix != "" {
 		return n.fix
 	}
-	if command := m.command([]need{n}); command != "" {
+	if command := m.command([]requirement{n}); command != "" {
 		return command
 	}
 	if m.family() == brew {
@@ -56,7 +56,7 @@ func (m *machine) fix(n need) string {
 }
 
 // command returns the command that installs all packages for the missing requirements; empty if no package helps.
-func (m *machine) command(missing []need) string {
+func (m *machine) command(missing []requirement) string {
 	f := m.family()
 	packages := packagesOf(f, missing)
 	if len(packages) == 0 {
@@ -72,7 +72,7 @@ var installers = map[family][]string{
 }
 
 // packagesOf returns the packages without duplicates.
-func packagesOf(f family, missing []need) []string {
+func packagesOf(f family, missing []requirement) []string {
 	var packages []string
 	for _, n := range missing {
 		for _, name := range map[family][]string{debian: n.debian, rpm: n.rpm, brew: n.brew}[f] {

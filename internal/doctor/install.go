@@ -18,7 +18,7 @@ func Install(ctx context.Context, p Purpose, out io.Writer) error {
 }
 
 func (m *machine) install(ctx context.Context, p Purpose, out io.Writer) error {
-	checks, missing := m.survey(ctx, p)
+	checks, missing := m.checkAll(ctx, p)
 	packages := packagesOf(debian, missing)
 	command := m.command(missing)
 	switch {
@@ -40,7 +40,7 @@ func (m *machine) install(ctx context.Context, p Purpose, out io.Writer) error {
 func (m *machine) aptInstall(ctx context.Context, p Purpose, out io.Writer, packages []string) error {
 	env := []string{"DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"}
 	if p != Agent {
-		q, err := m.quiet(ctx)
+		q, err := m.blockServices(ctx)
 		if err != nil {
 			return err
 		}
@@ -73,15 +73,15 @@ exit 101
 `
 
 // quiet keeps services stopped during an installation.
-type quiet struct {
+type serviceBlock struct {
 	m       *machine
 	policy  bool            // the policy file is ours
 	enabled map[string]bool // services enabled before; nil without systemd
 }
 
 // quiet blocks service starts with a policy-rc.d file. An administrator's policy file stays unchanged.
-func (m *machine) quiet(ctx context.Context) (*quiet, error) {
-	q := &quiet{m: m}
+func (m *machine) blockServices(ctx context.Context) (*serviceBlock, error) {
+	q := &serviceBlock{m: m}
 	if text, err := os.ReadFile(m.policyFile); err == nil && string(text) == policy {
 		q.policy = true // left by a killed installation
 	} else if errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +100,7 @@ func (m *machine) quiet(ctx context.Context) (*quiet, error) {
 }
 
 // end removes the policy file and disables services that the packages enabled. It reports failures to out.
-func (q *quiet) end(ctx context.Context, out io.Writer) {
+func (q *serviceBlock) end(ctx context.Context, out io.Writer) {
 	if q.policy {
 		if err := os.Remove(q.m.policyFile); err != nil {
 			fmt.Fprintf(out, "Could not remove %s: %v; remove it, or no package will start its service.\n", q.m.policyFile, err)
@@ -119,11 +119,11 @@ func (q *quiet) end(ctx context.Context, out io.Writer) {
 	}
 }
 
-func (q *quiet) isEnabled(ctx context.Context, service string) bool {
+func (q *serviceBlock) isEnabled(ctx context.Context, service string) bool {
 	return q.systemctl(ctx, "is-enabled", "--quiet", service) == nil
 }
 
-func (q *quiet) systemctl(ctx context.Context, args ...string) error {
+func (q *serviceBlock) systemctl(ctx context.Context, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return q.m.run(ctx, io.Discard, nil, "systemctl", args...)

@@ -67,19 +67,19 @@ func thisMachine() *machine {
 }
 
 func (m *machine) inspect(ctx context.Context, p Purpose) []Check {
-	checks, _ := m.survey(ctx, p)
+	checks, _ := m.checkAll(ctx, p)
 	return checks
 }
 
 // survey returns every check of the purpose, and the missing required items.
-func (m *machine) survey(ctx context.Context, p Purpose) (checks []Check, missing []need) {
-	for _, n := range needs {
+func (m *machine) checkAll(ctx context.Context, p Purpose) (checks []Check, missing []requirement) {
+	for _, n := range requirements {
 		if !n.appliesTo(p) {
 			continue
 		}
 		c := Check{Name: n.name, Why: n.why, Packages: n.debian, Optional: !slices.Contains(n.required, p)}
 		if c.Found, c.OK = m.probe(ctx, n); !c.OK {
-			c.Fix = m.fix(n)
+			c.Fix = m.fixFor(n)
 			if !c.Optional {
 				missing = append(missing, n)
 			}
@@ -89,7 +89,7 @@ func (m *machine) survey(ctx context.Context, p Purpose) (checks []Check, missin
 	return checks, missing
 }
 
-func (m *machine) probe(ctx context.Context, n need) (found string, ok bool) {
+func (m *machine) probe(ctx context.Context, n requirement) (found string, ok bool) {
 	if n.probe != nil {
 		return n.probe(ctx, m)
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // need is one requirement. It is met if any of its programs or files exists.
-type need struct {
+type requirement struct {
 	name     string
 	why      string
 	required []Purpose
@@ -20,7 +20,7 @@ type need struct {
 	fix      string // instruction if no package has it
 }
 
-func (n need) appliesTo(p Purpose) bool {
+func (n requirement) appliesTo(p Purpose) bool {
 	return slices.Contains(n.required, p) || slices.Contains(n.optional, p)
 }
 
@@ -32,7 +32,7 @@ var (
 )
 
 // needs lists the requirements of all purposes.
-var needs = []need{
+var requirements = []requirement{
 	{
 		name: "PostgreSQL", why: "private database (not needed with --database-url)", required: []Purpose{Portal, Demo, Lab, Test, Bench},
 		probe: postgres, debian: []string{"postgresql"}, rpm: []string{"postgresql-server"}, brew: []string{"postgresql@17"},
@@ -245,8 +245,8 @@ func blockDriver(name string) []string {
 }
 
 // program is a requirement of the lab, the tests and the benchmarks for the program of that name.
-func program(name, why, debian, rpm string) need {
-	return need{
+func program(name, why, debian, rpm string) requirement {
+	return requirement{
 		name: name, why: why, required: forLab, programs: []string{name}, debian: []string{debian}, rpm: []string{rpm},
 	}
 }

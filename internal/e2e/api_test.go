@@ -62,7 +62,7 @@ func (a api) send(ctx context.Context, method, path string, body any, headers ..
 }
 
 // ask sends a request, fails the test unless the status is want, and decodes the response into T.
-func ask[T any](t testing.TB, a api, want int, method, path string, body any, headers ...string) (out T) {
+func requestJSON[T any](t testing.TB, a api, want int, method, path string, body any, headers ...string) (out T) {
 	t.Helper()
 	got, err := a.send(t.Context(), method, path, body, headers...)
 	if err != nil {
@@ -82,18 +82,18 @@ func ask[T any](t testing.TB, a api, want int, method, path string, body any, he
 // list returns the first page of a list.
 func list[T any](t testing.TB, a api, path string) []T {
 	t.Helper()
-	return ask[fleet.Page[T]](t, a, http.StatusOK, http.MethodGet, path, nil).Items
+	return requestJSON[fleet.Page[T]](t, a, http.StatusOK, http.MethodGet, path, nil).Items
 }
 
 // host returns the host of the given name.
 func (a api) host(t testing.TB, name string) fleet.HostView {
 	t.Helper()
-	return one[fleet.HostView](t, a, "hosts", name)
+	return findByName[fleet.HostView](t, a, "hosts", name)
 }
 
 func (a api) pool(t testing.TB, name string) fleet.Pool {
 	t.Helper()
-	return one[fleet.Pool](t, a, "pools", name)
+	return findByName[fleet.Pool](t, a, "pools", name)
 }
 
 func (a api) project(t testing.TB, name string) fleet.Project {
@@ -107,7 +107,7 @@ func (a api) project(t testing.TB, name string) fleet.Project {
 	return fleet.Project{}
 }
 
-func one[T any](t testing.TB, a api, resource, name string) T {
+func findByName[T any](t testing.TB, a api, resource, name string) T {
 	t.Helper()
 	items := list[T](t, a, fmt.Sprintf("/api/v1/%s?filter=name:%s", resource, name))
 	if len(items) != 1 {
@@ -119,7 +119,7 @@ func one[T any](t testing.TB, a api, resource, name string) T {
 // vm returns the VM.
 func (a api) vm(t testing.TB, id fleet.VMID) fleet.VMView {
 	t.Helper()
-	return ask[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1/vms/"+string(id), nil)
+	return requestJSON[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1/vms/"+string(id), nil)
 }
 
 // ensurePhase starts the VM or forces it off unless it is in the wanted phase: an earlier run of the test may have left
@@ -128,7 +128,7 @@ func (a api) ensurePhase(t testing.TB, id fleet.VMID, want fleet.Phase) {
 	t.Helper()
 	action := map[fleet.Phase]string{fleet.PhaseRunning: "start", fleet.PhaseStopped: "stop"}[want]
 	if a.vm(t, id).Phase != want {
-		ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(id)+"/actions", map[string]any{"action": action})
+		requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(id)+"/actions", map[string]any{"action": action})
 	}
 	a.waitPhase(t, stepLimit, id, want)
 }

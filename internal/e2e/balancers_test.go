@@ -26,13 +26,13 @@ type balancer struct {
 	command func(file string) []string
 	// places returns pairs: a text in the manual's configuration, such as an address or a file, and its replacement on
 	// this machine.
-	places func(dir, pages, agents string) []string
+	replacements func(dir, pages, agents string) []string
 }
 
 var haproxy = balancer{
 	name:    "haproxy",
 	command: func(file string) []string { return []string{"haproxy", "-db", "-f", file} },
-	places: func(dir, pages, agents string) []string {
+	replacements: func(dir, pages, agents string) []string {
 		return []string{
 			"bind :443 ssl crt /etc/haproxy/quantix.pem", "bind " + pages + " ssl crt " + filepath.Join(dir, "balancer.pem"),
 			"bind :8444", "bind " + agents,
@@ -49,7 +49,7 @@ var nginx = balancer{
 	command: func(file string) []string {
 		return []string{"nginx", "-e", "stderr", "-g", "daemon off; master_process off;", "-c", file}
 	},
-	places: func(dir, pages, agents string) []string {
+	replacements: func(dir, pages, agents string) []string {
 		return []string{
 			"listen 443 ssl", "listen " + pages + " ssl", "listen 8444", "listen " + agents,
 			"/etc/nginx/quantix.pem", filepath.Join(dir, "balancer.pem"), "/run/nginx.pid", filepath.Join(dir, "nginx.pid"),
@@ -91,8 +91,8 @@ func (b balancer) run(s *site, file string, places *strings.Replacer) {
 // runningVM creates a VM in its own project, and waits until it runs.
 func runningVM(t *testing.T, a api) fleet.VMView {
 	t.Helper()
-	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
-	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
+	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": "web", "projectId": project.ID, "spec": map[string]any{"cpus": 1, "memoryMiB": 128}, "start": true,
 	})
 	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
@@ -180,7 +180,7 @@ func (s *site) checkLiveStream() {
 func (s *site) checkUpload(a api) {
 	s.t.Helper()
 	host := a.host(s.t, "mock-1")
-	pool := ask[fleet.PoolView](s.t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+	pool := requestJSON[fleet.PoolView](s.t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": "files", "hostIds": []fleet.HostID{host.ID}, "spec": map[string]any{"kind": "dir", "path": "/srv/files"},
 	})
 	eventually(s.t, stepLimit, "the pool", func() (bool, string) {

@@ -87,17 +87,17 @@ func newTab(t *testing.T, base string) *tab {
 		t.Fatalf("start chromium: %v", chromium.err)
 	}
 	ctx, cancel := chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext())
-	return attach(t, ctx, cancel, base)
+	return attachTab(t, ctx, cancel, base)
 }
 
 // another opens a tab that shares this tab's cookies.
-func (p *tab) another() *tab {
+func (p *tab) sameBrowserTab() *tab {
 	p.Helper()
 	ctx, cancel := chromedp.NewContext(p.ctx)
-	return attach(p.T, ctx, cancel, p.base)
+	return attachTab(p.T, ctx, cancel, p.base)
 }
 
-func attach(t *testing.T, ctx context.Context, cancel context.CancelFunc, base string) *tab {
+func attachTab(t *testing.T, ctx context.Context, cancel context.CancelFunc, base string) *tab {
 	t.Helper()
 	p := &tab{T: t, ctx: ctx, base: base}
 	t.Cleanup(func() {
@@ -109,7 +109,7 @@ func attach(t *testing.T, ctx context.Context, cancel context.CancelFunc, base s
 			t.Errorf("browser fault: %s", f)
 		}
 	})
-	if err := chromedp.Listen(ctx, p.note); err != nil {
+	if err := chromedp.Listen(ctx, p.recordFault); err != nil {
 		t.Fatalf("open a tab: %v", err)
 	}
 	p.size(1440, 900)
@@ -122,7 +122,7 @@ func attach(t *testing.T, ctx context.Context, cancel context.CancelFunc, base s
 }
 
 // note records faults. It runs inside the loop that reads the browser's messages.
-func (p *tab) note(event any) {
+func (p *tab) recordFault(event any) {
 	fault := ""
 	switch e := event.(type) {
 	case *runtime.EventConsoleAPICalled:
@@ -160,14 +160,14 @@ func (p *tab) note(event any) {
 
 const networkChanged = "ERR_NETWORK_CHANGED"
 
-func (p *tab) cut() int {
+func (p *tab) requestsCut() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cuts
 }
 
 // expect allows faults that contain one of these texts, from now on.
-func (p *tab) expect(parts ...string) {
+func (p *tab) allowFaults(parts ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expected = append(p.expected, parts...)

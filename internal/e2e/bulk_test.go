@@ -31,7 +31,7 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 
 	held := gate.hold("savepoint sp_20") // the portal creates twenty child tasks at a time
 	order := map[string]any{"action": "start", "ids": ids}
-	task := ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order, "Idempotency-Key", "the same key")
+	task := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order, "Idempotency-Key", "the same key")
 	if task.State.Ended() || task.Steps == nil || *task.Steps != (fleet.Steps{Queued: len(ids)}) {
 		t.Fatalf("the bulk task is %+v with the steps %+v", task, task.Steps)
 	}
@@ -59,7 +59,7 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 	}
 
 	p.start(name)
-	again := ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order, "Idempotency-Key", "the same key")
+	again := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order, "Idempotency-Key", "the same key")
 	if again.ID != task.ID {
 		t.Errorf("the repeated request created another task")
 	}
@@ -72,13 +72,13 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 	p.start(name)
 
 	eventually(t, fleet.Lease+4*stepLimit, "the end of the task", func() (bool, string) {
-		task = ask[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+		task = requestJSON[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
 		return task.State.Ended(), fmt.Sprintf("%+v", *task.Steps)
 	})
 	if task.State != fleet.JobDone || *task.Steps != (fleet.Steps{Done: len(ids)}) {
 		t.Errorf("the bulk task is %s: %+v", task.State, *task.Steps)
 	}
-	parts := pages[fleet.Task](t, a, "/api/v1/tasks?sort=created&filter=parent:"+string(task.ID))
+	parts := allPages[fleet.Task](t, a, "/api/v1/tasks?sort=created&filter=parent:"+string(task.ID))
 	var about []fleet.VMID
 	for _, part := range parts {
 		_, id := part.Subject.Split()
@@ -110,7 +110,7 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 // createVMs creates n VMs on a host, even more than fit its memory, and waits until all exist and are off.
 func createVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 	t.Helper()
-	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "many"})
+	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "many"})
 	ids := make([]fleet.VMID, n)
 	var creators sync.WaitGroup
 	for from := range 4 {
@@ -130,7 +130,7 @@ func createVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 		t.FailNow()
 	}
 	eventually(t, 4*stepLimit, "the VMs", func() (bool, string) {
-		off := pages[fleet.VMView](t, a, "/api/v1/vms?sort=name&filter=phase:stopped")
+		off := allPages[fleet.VMView](t, a, "/api/v1/vms?sort=name&filter=phase:stopped")
 		for i, vm := range off {
 			ids[i] = vm.ID
 		}
@@ -140,10 +140,10 @@ func createVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 }
 
 // pages returns all items of a list, page by page.
-func pages[T any](t *testing.T, a api, path string) (all []T) {
+func allPages[T any](t *testing.T, a api, path string) (all []T) {
 	t.Helper()
 	for after := ""; ; {
-		page := ask[fleet.Page[T]](t, a, http.StatusOK, http.MethodGet, path+"&limit=200&after="+after, nil)
+		page := requestJSON[fleet.Page[T]](t, a, http.StatusOK, http.MethodGet, path+"&limit=200&after="+after, nil)
 		if all, after = append(all, page.Items...), page.Next; after == "" {
 			return all
 		}

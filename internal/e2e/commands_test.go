@@ -113,7 +113,7 @@ func TestInterruptedLabLeavesNothing(t *testing.T) {
 		t.Errorf("the interrupted lab left %v", err)
 	}
 	for _, b := range used {
-		if b.left() {
+		if b.stillExists() {
 			t.Errorf("the bridge %s is still there", b.name)
 		}
 	}

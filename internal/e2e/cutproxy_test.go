@@ -61,9 +61,9 @@ func (d *cutProxy) splice(agent net.Conn, address string) {
 	}()
 	go func() {
 		defer portal.Close()
-		pass(portal, agent, func([]byte) { d.waitOpen() })
+		copyObserved(portal, agent, func([]byte) { d.waitOpen() })
 	}()
-	pass(agent, portal, func([]byte) { d.waitOpen() })
+	copyObserved(agent, portal, func([]byte) { d.waitOpen() })
 }
 
 // waitOpen blocks while the proxy is paused.

@@ -26,20 +26,20 @@ func TestDatabaseRestoreKeepsHostsWorking(t *testing.T) {
 	p := newPortal(t, name, "--database-url", pg.URL())
 	p.mockAgent("mock-1")
 	a := p.api()
-	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "kept"})
+	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "kept"})
 	create := func(name string) fleet.VMView {
-		vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms",
+		vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms",
 			map[string]any{"name": name, "projectId": project.ID, "spec": map[string]any{"cpus": 1, "memoryMiB": 128}})
 		return a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
 	}
 	act := func(vm fleet.VMView, action string) fleet.Task {
-		return ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": action})
+		return requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": action})
 	}
 	edited, cycled := create("edited"), create("ran")
 
 	dump := filepath.Join(root, name+".dump")
 	postgresProgram(t, "pg_dump", "--format=custom", "--file="+dump, pg.URL())
-	ask[fleet.VMView](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(edited.ID), map[string]any{"spec": map[string]any{"cpus": 2}})
+	requestJSON[fleet.VMView](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(edited.ID), map[string]any{"spec": map[string]any{"cpus": 2}})
 	a.waitPhase(t, stepLimit, edited.ID, fleet.PhaseStopped)
 	for range 8 {
 		a.ensurePhase(t, cycled.ID, fleet.PhaseRunning)

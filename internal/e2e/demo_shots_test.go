@@ -14,11 +14,11 @@ import (
 // demoShots returns the pages of the demo, with the addresses of its objects.
 func demoShots(t *testing.T, a api) []shot {
 	t.Helper()
-	running := one[fleet.VMView](t, a, "vms", "web-01")
-	failed := one[fleet.VMView](t, a, "vms", "fail-start-kiosk")
+	running := findByName[fleet.VMView](t, a, "vms", "web-01")
+	failed := findByName[fleet.VMView](t, a, "vms", "fail-start-kiosk")
 	host, pool, broken := a.host(t, "host-1"), a.pool(t, "shared"), a.pool(t, "archive")
-	net, lan, down := one[fleet.NetworkView](t, a, "networks", "default"), one[fleet.NetworkView](t, a, "networks", "office"), one[fleet.NetworkView](t, a, "networks", "no-dnsmasq-lab")
-	over := one[fleet.NetworkView](t, a, "networks", "tenants")
+	net, lan, down := findByName[fleet.NetworkView](t, a, "networks", "default"), findByName[fleet.NetworkView](t, a, "networks", "office"), findByName[fleet.NetworkView](t, a, "networks", "no-dnsmasq-lab")
+	over := findByName[fleet.NetworkView](t, a, "networks", "tenants")
 	user := list[fleet.User](t, a, "/api/v1/users")[0]
 	vm, h, pl := "/vms/"+string(running.ID), "/hosts/"+string(host.ID), "/pools/"+string(pool.ID)
 	shop := string(a.project(t, "shop").ID)
@@ -26,12 +26,12 @@ func demoShots(t *testing.T, a api) []shot {
 	project, u := "/projects/"+shop, "/users/"+string(user.ID)
 	local := "/pools/" + string(a.pool(t, "local-nvme").ID)
 	for _, name := range []string{"host-1", "host-2"} {
-		ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/hosts/"+string(a.host(t, name).ID), map[string]any{"spec": map[string]any{"labels": map[string]string{"rack": "r1"}}})
+		requestJSON[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/hosts/"+string(a.host(t, name).ID), map[string]any{"spec": map[string]any{"labels": map[string]string{"rack": "r1"}}})
 	}
 	office := "/api/v1/networks/" + string(lan.ID)
-	ask[any](t, a, http.StatusAccepted, http.MethodPut, office+"/port-groups/printers", map[string]any{"toGuest": map[string]int{"averageKiB": 1024, "peakKiB": 4096}, "restricted": true})
-	ask[any](t, a, http.StatusNoContent, http.MethodPut, office+"/port-groups/printers/grants/"+shop, nil)
-	ask[any](t, a, http.StatusOK, http.MethodPut, "/api/v1"+local+"/selector", map[string]any{"selector": "rack=r1"})
+	requestJSON[any](t, a, http.StatusAccepted, http.MethodPut, office+"/port-groups/printers", map[string]any{"toGuest": map[string]int{"averageKiB": 1024, "peakKiB": 4096}, "restricted": true})
+	requestJSON[any](t, a, http.StatusNoContent, http.MethodPut, office+"/port-groups/printers/grants/"+shop, nil)
+	requestJSON[any](t, a, http.StatusOK, http.MethodPut, "/api/v1"+local+"/selector", map[string]any{"selector": "rack=r1"})
 	san, ceph := a.blockPools(t)
 	firstBoot, spec := firstBootVM(t, a)
 	web := "/security-groups/" + string(groupWithRules(t, a, running).ID)
@@ -43,7 +43,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"shortcuts", "/", func(p *tab) { p.keys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
 		{"vms", "/vms", nil},
 		{"vms-filter", "/vms?filter=phase:running+label:env%3Dprod&sort=-memory", nil},
-		{"vms-filter-wrong", "/vms?filter=phase:flying", func(p *tab) { p.expect("422") }},
+		{"vms-filter-wrong", "/vms?filter=phase:flying", func(p *tab) { p.allowFaults("422") }},
 		{"vms-nothing", "/vms?filter=name:nothing-like-it", nil},
 		{"vms-found", "/vms?tab=found", nil},
 		{"vms-attention", "/vms?tab=attention", nil},
@@ -73,7 +73,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vms-menu", "/vms", func(p *tab) { p.withMenu("tbody [data-menu-open]", "", "Power") }},
 		{"vm-new", "/vms/new", nil},
 		{"vm-new-errors", "/vms/new", func(p *tab) {
-			p.expect("422")
+			p.allowFaults("422")
 			p.fill("#name", "Not A Name")
 			if _, err := eval[bool](p, `[...document.querySelectorAll("textarea")].every(e => e.style.height = "90px")`); err != nil { // a user may resize a text area
 				p.Fatal(err)
@@ -86,7 +86,7 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"vm-new-parts", "/vms/new", func(p *tab) {
 			p.unfold()
-			p.expect("422")
+			p.allowFaults("422")
 			p.fill("#name", "with-parts")
 			p.fill("#spec-cpu-sockets", "7")
 			p.click("footer button.primary", "Create VM")
@@ -168,7 +168,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"volume-fetch-start", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/volumes/fetch?start=00000000-0000-7000-8000-000000440001", nil},
 		{"volume-new-local", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/volumes/new", nil},
 		{"volume-new-errors", pl + "?tab=volumes", func(p *tab) {
-			p.expect("422")
+			p.allowFaults("422")
 			p.click("#pool-body a", "New volume")
 			p.waitText("#dialog", "New volume in shared")
 			p.fill("#dialog #name", "a/b")
@@ -195,7 +195,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.waitText("#dialog #labelled-hosts", "2 hosts match")
 		}},
 		{"pool-labels-wrong", local + "?tab=configure", func(p *tab) {
-			p.expect("422")
+			p.allowFaults("422")
 			p.click("#by-label a", "Edit")
 			p.waitText("#dialog", "Also on hosts with the labels")
 			p.fill("#dialog #selector", "Rack=r1")
@@ -207,7 +207,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"pool-delete", pl + "/delete", nil},
 		{"pool-new", "/pools/new", nil},
 		{"pool-new-errors", "/pools/new", func(p *tab) {
-			p.expect("422")
+			p.allowFaults("422")
 			p.click("button.primary", "Create pool")
 			p.waitText(".field.bad", "Name")
 		}},
@@ -220,7 +220,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.fill("#secret", "not-shown-anywhere")
 		}},
 		{"pool-new-rbd", "/pools/new", func(p *tab) {
-			p.expect("422")
+			p.allowFaults("422")
 			p.click("input[name=kind][value=rbd]", "")
 			p.fill("#name", "ceph-2")
 			p.fill("#source-monitors-", "10.0.0.1, 10.0.0.2")
@@ -253,7 +253,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.waitTrue("its fields are shown", `document.querySelector("[name='firstBoot.cloudInit.hostname']").checkVisibility()`)
 		}},
 		{"vm-new-first-boot-wrong", "/vms/new", func(p *tab) {
-			p.expect("422")
+			p.allowFaults("422")
 			p.fill("#name", "told-wrong")
 			p.click("#vm-first-boot summary", "First boot")
 			p.choose("[name='firstBoot.kind']", "cloud-init user-data")
@@ -270,7 +270,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"security-group-hosts", web + "?tab=hosts", nil},
 		{"security-group-new", "/security-groups/new", nil},
 		{"security-group-wrong-rule", web, func(p *tab) {
-			p.expect("422")
+			p.allowFaults("422")
 			p.fill("#rules #ports", "http")
 			p.click("#rules button.primary", "Allow")
 			p.waitText("#rules .field.bad", "Port")
@@ -279,7 +279,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"security-group-delete", web + "/delete", nil},
 		{"would-it-pass", "/security-groups/test?from=192.0.2.7&to=web-01&protocol=tcp&port=443", nil},
 		{"would-it-pass-not", "/security-groups/test?from=web-02&to=web-01&protocol=tcp&port=22", nil},
-		{"would-it-pass-wrong", "/security-groups/test?from=nowhere&to=web-01&protocol=tcp&port=x", func(p *tab) { p.expect("422") }},
+		{"would-it-pass-wrong", "/security-groups/test?from=nowhere&to=web-01&protocol=tcp&port=x", func(p *tab) { p.allowFaults("422") }},
 		{"vm-filters", vm + "/filters?mac=" + running.Spec.NICs[0].MAC, nil},
 		{"network", "/networks/" + string(net.ID), nil},
 		{"network-defined", "/networks/" + string(lan.ID), nil},
@@ -305,7 +305,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"network-delete", "/networks/" + string(lan.ID) + "/delete", nil},
 		{"network-new", "/networks/new", nil},
 		{"network-new-errors", "/networks/new", func(p *tab) {
-			p.expect("422")
+			p.allowFaults("422")
 			p.click("button.primary", "Create network")
 			p.waitText(".field.bad", "Name")
 		}},
@@ -325,7 +325,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"images-well-known-edit", "/images/well-known/00000000-0000-7000-8000-000000440001/edit", nil},
 		{"images-well-known-delete", "/images/well-known/00000000-0000-7000-8000-000000440001/delete", nil},
 		{"image-new-errors", "/images/new", func(p *tab) {
-			p.expect("422")
+			p.allowFaults("422")
 			p.click("button.primary", "Add image")
 			p.waitText(".field.bad", "Address")
 		}},
@@ -361,8 +361,8 @@ func demoShots(t *testing.T, a api) []shot {
 		{"task", "/tasks", func(p *tab) { p.click("main tbody a[href^='/tasks/']", ""); p.waitPath("/tasks/"); p.settle() }},
 		{"tree-vms", "/?tree=vms", func(p *tab) { p.withTree("shop") }},
 		{"tree", "/tree/hosts", nil},
-		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.expect("404") }},
+		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.allowFaults("404") }},
 	}
 	return slices.Concat(shots, templateShots(a.createTemplate(t)), plannedShots(t, a, vm, string(running.ID), string(failed.ID)),
-		snapshotShots(t, a, one[fleet.VMView](t, a, "vms", "web-02"), running, failed), deviceShots(t, a, shop, host.ID), guestShots(t, a, shop), applianceShots(t, a, vm, shop, pool.ID, of))
+		snapshotShots(t, a, findByName[fleet.VMView](t, a, "vms", "web-02"), running, failed), deviceShots(t, a, shop, host.ID), guestShots(t, a, shop), applianceShots(t, a, vm, shop, pool.ID, of))
 }

@@ -21,10 +21,10 @@ func TestDiskMigrationSurvivesAgentKill(t *testing.T) {
 	s := labProgram.get(t)
 	a := s.api()
 	host, shared, name := a.host(t, "host-2"), a.pool(t, "shared"), unique("mover")
-	local := ask[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+	local := requestJSON[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": name, "hostIds": []fleet.HostID{host.ID}, "spec": map[string]any{"kind": "dir", "path": "/var/lib/libvirt/images/" + name},
 	})
-	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": name, "projectId": a.project(t, "lab").ID, "hostId": host.ID, "start": true,
 		"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{
 			map[string]any{"poolId": shared.ID, "image": map[string]any{"poolId": shared.ID, "volume": "tiny-guest.qcow2"}},
@@ -36,9 +36,9 @@ func TestDiskMigrationSurvivesAgentKill(t *testing.T) {
 	page := "/api/v1/vms/" + string(vm.ID)
 	move := func(disk fleet.Volref, to fleet.PoolID, rate int64) fleet.Task {
 		t.Helper()
-		task := ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, page+"/disks/move", map[string]any{"disk": disk, "poolId": to, "rateBytes": rate})
+		task := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, page+"/disks/move", map[string]any{"disk": disk, "poolId": to, "rateBytes": rate})
 		eventually(t, stepLimit, "the copy", func() (bool, string) {
-			now := ask[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+			now := requestJSON[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
 			return strings.Contains(now.Note, "copying"), now.Note + now.Error
 		})
 		return task
@@ -46,7 +46,7 @@ func TestDiskMigrationSurvivesAgentKill(t *testing.T) {
 	ended := func(task fleet.Task, want fleet.JobState) {
 		t.Helper()
 		eventually(t, fleet.Lease+guestLimit, "the end of "+string(task.ID), func() (bool, string) {
-			now := ask[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+			now := requestJSON[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
 			return now.State == want, string(now.State) + " " + now.Note + " " + now.Error
 		})
 	}
@@ -69,7 +69,7 @@ func TestDiskMigrationSurvivesAgentKill(t *testing.T) {
 	}
 
 	back := move(now.Spec.Disks[0].Ref(), shared.ID, 1<<20)
-	ask[fleet.Task](t, a, http.StatusOK, http.MethodPost, "/api/v1/tasks/"+string(back.ID)+"/cancel", nil)
+	requestJSON[fleet.Task](t, a, http.StatusOK, http.MethodPost, "/api/v1/tasks/"+string(back.ID)+"/cancel", nil)
 	ended(back, fleet.JobCancelled)
 	if left, err := filepath.Glob(filepath.Join(labDir(), "shared", name+"*")); err != nil || len(left) > 0 {
 		t.Errorf("the canceled migration left %v (%v)", left, err)
@@ -77,10 +77,10 @@ func TestDiskMigrationSurvivesAgentKill(t *testing.T) {
 	if now := a.vm(t, vm.ID); now.Spec.Disks[0].PoolID != local.ID || now.Attention || now.Phase != fleet.PhaseRunning {
 		t.Errorf("after the canceled migration the VM is %s, %+v", now.Phase, now.Spec)
 	}
-	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, page+"?disks=true&confirm="+name, nil)
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, page+"?disks=true&confirm="+name, nil)
 	eventually(t, stepLimit, "the VM's end", func() (bool, string) {
 		got, err := a.send(t.Context(), http.MethodGet, page, nil)
 		return err == nil && got.status == http.StatusNotFound, ""
 	})
-	ask[any](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/pools/"+string(local.ID), nil)
+	requestJSON[any](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/pools/"+string(local.ID), nil)
 }

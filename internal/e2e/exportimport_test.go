@@ -21,7 +21,7 @@ import (
 
 // exportAndImport exports the VM as an OVA archive, downloads it in the browser, uploads it into the pool and imports
 // it as another VM. The new guest must have the same data.
-func (l *life) exportAndImport(to string) {
+func (l *guestLife) exportAndImport(to string) {
 	l.Helper()
 	l.console.ask("sync") // the next step forces the guest off, and may lose unsynced data
 	l.forceOff()
@@ -32,7 +32,7 @@ func (l *life) exportAndImport(to string) {
 	l.waitWithin(guestLimit, "#export-files", "Ready")
 	file := l.download("#export-files a", "Download")
 	var members []string
-	for name := range tarred(l, file) {
+	for name := range tarMembers(l, file) {
 		members = append(members, filepath.Ext(name))
 	}
 	if len(members) < 3 || members[0] != ".ovf" {
@@ -58,7 +58,7 @@ func (l *life) exportAndImport(to string) {
 	href := l.link("#import-files a[aria-label='Import crossed.ova']")
 	l.open(href)
 	l.waitText("h1", "Import crossed.ova")
-	twin := &life{tab: l.tab, r: l.r, a: l.a, name: to}
+	twin := &guestLife{tab: l.tab, r: l.r, a: l.a, name: to}
 	l.fill("#name", to)
 	l.choose("#projectId", "cloud")
 	l.click("#vm-first-boot > summary", "First boot")
@@ -77,7 +77,7 @@ func (l *life) exportAndImport(to string) {
 }
 
 // forceOff forces the VM off by its menu, and confirms the dialog.
-func (l *life) forceOff() {
+func (l *guestLife) forceOff() {
 	l.Helper()
 	l.open("/vms/" + string(l.id))
 	l.pick(".head summary", "Actions", "Force off")
@@ -111,7 +111,7 @@ func (p *tab) download(sel, text string) string {
 }
 
 // tarred iterates over the members of a tar archive with their sizes, in order.
-func tarred(l *life, file string) func(yield func(string, int64) bool) {
+func tarMembers(l *guestLife, file string) func(yield func(string, int64) bool) {
 	return func(yield func(string, int64) bool) {
 		f, err := os.Open(file)
 		if err != nil {

@@ -24,7 +24,7 @@ func TestAgentKilledMidJob(t *testing.T) {
 	host, pool := a.host(t, "host-2"), a.pool(t, "shared")
 	for try := 1; ; try++ {
 		name := unique("halfway")
-		vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 			"name": name, "projectId": a.project(t, "lab").ID, "hostId": host.ID,
 			"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{
 				map[string]any{"poolId": pool.ID, "image": map[string]any{"poolId": pool.ID, "volume": "tiny-guest.qcow2"}},

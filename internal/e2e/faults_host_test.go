@@ -23,7 +23,7 @@ import (
 )
 
 // rig is a portal with its own PostgreSQL and one real libvirt host. The test may kill all of them.
-type rig struct {
+type faultRig struct {
 	extra, env []string // additional arguments and environment of the agent
 
 	t  *testing.T
@@ -35,16 +35,16 @@ type rig struct {
 	dir      string // directory of all parts
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T) *faultRig {
 	r := newBareRig(t, "faulty", 20)
 	r.joinHost()
 	return r
 }
 
 // newBareRig returns a rig whose host has not joined. Different indexes give hosts different networks.
-func newBareRig(t *testing.T, name string, index int) *rig {
+func newBareRig(t *testing.T, name string, index int) *faultRig {
 	t.Helper()
-	r := &rig{t: t, name: name, dir: filepath.Join(root, unique("rig"))}
+	r := &faultRig{t: t, name: name, dir: filepath.Join(root, unique("rig"))}
 	// PostgreSQL runs as its own user and needs to enter the directory.
 	if err := os.Mkdir(r.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func newBareRig(t *testing.T, name string, index int) *rig {
 	return r
 }
 
-func (r *rig) startPostgres() {
+func (r *faultRig) startPostgres() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), endLimit)
 	defer cancel()
@@ -87,13 +87,13 @@ func (r *rig) startPostgres() {
 }
 
 // joinHost joins the host with the agent's own join command, run on the host, and starts its agent.
-func (r *rig) joinHost() {
+func (r *faultRig) joinHost() {
 	r.t.Helper()
 	path, err := binary()
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	token := ask[fleet.JoinToken](r.t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
+	token := requestJSON[fleet.JoinToken](r.t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
 	join := r.host.Command(r.t.Context(), path, append([]string{"agent", "join", "--portal", r.cutProxy, "--token", token.Secret}, r.agentArgs()...)...)
 	if out, err := join.CombinedOutput(); err != nil {
 		r.t.Fatalf("join: %v: %s", err, out)
@@ -102,12 +102,12 @@ func (r *rig) joinHost() {
 	r.waitHost(stepLimit, fleet.HostOnline)
 }
 
-func (r *rig) agentArgs() []string {
+func (r *faultRig) agentArgs() []string {
 	return append([]string{"--name", r.name, "--data-dir", filepath.Join(r.dir, "h", "agent")}, r.extra...)
 }
 
 // startAgent runs the host's agent, also after it was killed.
-func (r *rig) startAgent(path string) {
+func (r *faultRig) startAgent(path string) {
 	r.t.Helper()
 	log := filepath.Join(r.dir, "agent.log")
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -137,7 +137,7 @@ func (r *rig) startAgent(path string) {
 	})
 }
 
-func (r *rig) waitHost(limit time.Duration, want fleet.HostPhase) {
+func (r *faultRig) waitHost(limit time.Duration, want fleet.HostPhase) {
 	r.t.Helper()
 	eventually(r.t, limit, "phase "+string(want)+" of the host", func() (bool, string) {
 		got, err := r.api().send(r.t.Context(), http.MethodGet, "/api/v1/hosts?filter=name:"+r.name, nil)
@@ -149,7 +149,7 @@ func (r *rig) waitHost(limit time.Duration, want fleet.HostPhase) {
 }
 
 // postgresProcesses returns the process IDs of the postmaster and its children.
-func (r *rig) postgresProcesses() []int { return append([]int{r.pg.Pid()}, childrenOf(r.pg.Pid())...) }
+func (r *faultRig) postgresProcesses() []int { return append([]int{r.pg.Pid()}, childrenOf(r.pg.Pid())...) }
 
 func childrenOf(parent int) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
@@ -168,14 +168,14 @@ func childrenOf(parent int) (pids []int) {
 	return pids
 }
 
-func (r *rig) signalPostgres(s syscall.Signal) {
+func (r *faultRig) signalPostgres(s syscall.Signal) {
 	for _, pid := range r.postgresProcesses() {
 		_ = syscall.Kill(pid, s)
 	}
 }
 
 // guest returns the process ID of the guest of the given name.
-func guest(t *testing.T, name string) int {
+func guestPID(t *testing.T, name string) int {
 	t.Helper()
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -197,17 +197,17 @@ func TestFaultsLeaveGuestRunning(t *testing.T) { //nolint:tparallel // sequentia
 	r := newRig(t)
 	a := r.api()
 	name := unique("survivor")
-	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "faults"})
-	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "faults"})
+	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": name, "projectId": project.ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 128},
 	})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
-	pid := guest(t, name)
+	pid := guestPID(t, name)
 	t.Cleanup(func() {
 		if t.Failed() {
 			return
 		}
-		if now := guest(t, name); now != pid {
+		if now := guestPID(t, name); now != pid {
 			t.Errorf("the guest is process %d now, was %d: it was restarted", now, pid)
 		}
 	})
@@ -217,7 +217,7 @@ func TestFaultsLeaveGuestRunning(t *testing.T) { //nolint:tparallel // sequentia
 	t.Run("PostgreSQL dies", func(t *testing.T) { r.postgresDies(t, vm) })
 }
 
-func (r *rig) libvirtdDies(t *testing.T) {
+func (r *faultRig) libvirtdDies(t *testing.T) {
 	r.t = t
 	if err := r.host.KillLibvirtd(t.Context()); err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func (r *rig) libvirtdDies(t *testing.T) {
 }
 
 // postgresHangs freezes PostgreSQL: connections stay open, but nothing answers.
-func (r *rig) postgresHangs(t *testing.T, vm fleet.VMView) {
+func (r *faultRig) postgresHangs(t *testing.T, vm fleet.VMView) {
 	r.t = t
 	r.signalPostgres(syscall.SIGSTOP)
 	r.checkUnavailable(t)
@@ -242,7 +242,7 @@ func (r *rig) postgresHangs(t *testing.T, vm fleet.VMView) {
 	r.api().waitPhase(t, stepLimit, vm.ID, fleet.PhasePaused)
 }
 
-func (r *rig) postgresDies(t *testing.T, vm fleet.VMView) {
+func (r *faultRig) postgresDies(t *testing.T, vm fleet.VMView) {
 	r.t = t
 	for _, pid := range slices.Backward(r.postgresProcesses()) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -264,7 +264,7 @@ const pageLimit = 5 * time.Second
 
 // checkUnavailable fails the test unless pages and the API soon report the missing database, while the liveness check
 // still succeeds.
-func (r *rig) checkUnavailable(t *testing.T) {
+func (r *faultRig) checkUnavailable(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{"/vms", "/", "/sign-in", "/api/v1/vms", "/readyz"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, nil)

@@ -28,7 +28,7 @@ func TestPortalKilledAfterCommitKeepsVM(t *testing.T) {
 	p := newPortal(t, name, "--database-url", gate.url)
 	p.mockAgent("mock-1")
 	a := p.api()
-	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "kept"})
+	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "kept"})
 	order := map[string]any{"name": "only-once", "projectId": project.ID, "spec": map[string]any{"cpus": 1, "memoryMiB": 128}}
 
 	held := gate.hold("only-once")
@@ -54,7 +54,7 @@ func TestPortalKilledAfterCommitKeepsVM(t *testing.T) {
 	if len(vms) != 1 || vms[0].Name != "only-once" {
 		t.Fatalf("after the crash there are %d VMs, want the one that was committed", len(vms))
 	}
-	again := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", order, "Idempotency-Key", "the same key")
+	again := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", order, "Idempotency-Key", "the same key")
 	if again.ID != vms[0].ID {
 		t.Errorf("the retry returned the VM %s, want %s", again.ID, vms[0].ID)
 	}
@@ -69,7 +69,7 @@ func TestPortalKilledAfterCommitKeepsVM(t *testing.T) {
 func TestPrivatePostgresAdoptedByNextPortal(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, unique("adopted"))
-	ask[fleet.Project](t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lasting"})
+	requestJSON[fleet.Project](t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lasting"})
 	before := postmaster(t, p.dir)
 	p.kill()
 	p.start(p.name)
@@ -153,7 +153,7 @@ func (g *gate) splice(client, server net.Conn) {
 	marked := false
 	go func() {
 		defer server.Close()
-		pass(server, client, func(chunk []byte) {
+		copyObserved(server, client, func(chunk []byte) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			if g.needle != nil && bytes.Contains(chunk, g.needle) {
@@ -163,7 +163,7 @@ func (g *gate) splice(client, server net.Conn) {
 			}
 		})
 	}()
-	pass(client, server, func(chunk []byte) {
+	copyObserved(client, server, func(chunk []byte) {
 		mu.Lock()
 		stop := marked && bytes.Contains(chunk, []byte("COMMIT\x00"))
 		marked = marked && !stop
@@ -176,7 +176,7 @@ func (g *gate) splice(client, server net.Conn) {
 }
 
 // pass copies from one connection to another, and calls look with each chunk before it is written.
-func pass(to io.Writer, from io.Reader, look func([]byte)) {
+func copyObserved(to io.Writer, from io.Reader, look func([]byte)) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)

@@ -17,16 +17,16 @@ func firstBootVM(t *testing.T, a api) (vm, spec string) {
 		"network":  []map[string]any{{"addresses": []string{"192.0.2.10/24"}, "gateways": []string{"192.0.2.1"}, "dns": []string{"192.0.2.53"}}},
 		"packages": []string{"nginx"}, "run": []string{"systemctl enable --now nginx"}, "timezone": "Europe/Zurich",
 	}
-	created := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+	created := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"projectId": project, "name": "told-01", "hostId": a.host(t, "host-1").ID,
 		"spec":      map[string]any{"cpus": 1, "memoryMiB": 512, "nics": []map[string]any{{"network": "default"}}},
 		"firstBoot": map[string]any{"kind": "cloud-init", "cloudInit": form},
 	})
-	web := ask[fleet.Customization](t, a, http.StatusCreated, http.MethodPost, "/api/v1/customizations", map[string]any{
+	web := requestJSON[fleet.Customization](t, a, http.StatusCreated, http.MethodPost, "/api/v1/customizations", map[string]any{
 		"name": "web-server", "description": "Debian with nginx, for the shop's front ends",
 		"firstBoot": map[string]any{"kind": "cloud-config", "userData": "#cloud-config\nhostname: \"{{vm.name}}\"\npackages: [nginx]\nruncmd:\n  - \"echo {{var.color}} > /etc/color\"\n"},
 	})
-	ask[fleet.Customization](t, a, http.StatusCreated, http.MethodPost, "/api/v1/customizations", map[string]any{
+	requestJSON[fleet.Customization](t, a, http.StatusCreated, http.MethodPost, "/api/v1/customizations", map[string]any{
 		"name": "base", "projectId": project, "firstBoot": map[string]any{"kind": "cloud-init", "cloudInit": map[string]any{"users": []map[string]any{{"name": "ops", "sshKeys": []string{key}}}}},
 	})
 	return "/vms/" + string(created.ID), "/customizations/" + string(web.ID)

@@ -95,7 +95,7 @@ func TestImageCatalogPull(t *testing.T) {
 	r.extra, r.env = []string{"--fetch-from", proxyURL.Hostname() + "/32"}, []string{"SSL_CERT_FILE=" + roots}
 	r.joinHost()
 	a := r.api()
-	pool := ask[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+	pool := requestJSON[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": "pulled", "hostIds": []string{string(a.host(t, r.name).ID)}, "spec": map[string]any{"kind": "dir", "path": "/var/lib/libvirt/images/" + unique("pulled")},
 	})
 	eventually(t, stepLimit, "the pool", func() (bool, string) {
@@ -113,7 +113,7 @@ func TestImageCatalogPull(t *testing.T) {
 	const row = "#start-00000000-0000-7000-8000-000000440001"
 	p.waitText(row, "Debian 12")
 	p.waitText("#pull", "pulled")
-	p.mark()
+	p.markDocument()
 	pull := func(want string) {
 		t.Helper()
 		p.click(row+" button", "Pull")
@@ -129,7 +129,7 @@ func TestImageCatalogPull(t *testing.T) {
 		p.waitText(row, file)
 	}
 	pull("The host cannot find cloud.debian.org")
-	p.sameDocument()
+	p.checkNotReloaded()
 	replace("inside.qcow2")
 	pull("is in a private or reserved network")
 	replace("wrong.qcow2")
@@ -146,12 +146,12 @@ func TestImageCatalogPull(t *testing.T) {
 		t.Fatalf("%+v", images)
 	}
 	v := images[0]
-	if n := v.Newest(); n == nil || len(v.Versions) != 1 || !n.Offered || v.OS.Name != "Debian" {
+	if n := v.Newest(); n == nil || len(v.Versions) != 1 || !n.Usable || v.OS.Name != "Debian" {
 		t.Fatalf("%+v", v)
 	}
-	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": unique("pulled")})
+	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": unique("pulled")})
 	disk := map[string]any{"poolId": pool.ID, "imageId": v.ID, "overlay": true}
-	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": unique("pulled"), "projectId": project.ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{disk}},
 	})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)

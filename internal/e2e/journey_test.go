@@ -32,9 +32,9 @@ func TestCreateUseAndDeleteVM(t *testing.T) {
 	pool, name := unique("journey"), unique("tourist")
 	p.createPool(pool, filepath.Join(labDir(), "pools", pool))
 	p.createVM(name, pool)
-	p.mark()
+	p.markDocument()
 	p.waitWithin(guestLimit, ".head", "Running")
-	p.sameDocument()
+	p.checkNotReloaded()
 	id := fleet.VMID(strings.TrimPrefix(p.path(), "/vms/"))
 	vm := s.api().vm(t, id)
 	if len(vm.Status.Disks) != 1 {
@@ -47,17 +47,17 @@ func TestCreateUseAndDeleteVM(t *testing.T) {
 
 	p.click(".head nav.tabs a", "Console")
 	p.waitPath("/vms/" + string(id) + "/console")
-	booted(t, s.Hosts[0], name)
+	waitBooted(t, s.Hosts[0], name)
 	p.typeIntoConsole(s.Hosts[0], name)
 	p.plugNICs(s.api(), s.Hosts[0], id)
 	p.growRunning(s.api(), s.Hosts[0], id, pool)
 
 	p.click(".head nav.tabs a", "Summary")
 	p.waitText(".head", "Running")
-	p.mark()
+	p.markDocument()
 	p.click(".head button", "Shut down")
 	p.waitWithin(guestLimit, ".head", "Stopped")
-	p.sameDocument()
+	p.checkNotReloaded()
 
 	if _, err := eval[bool](p, `document.querySelector("[role=treeitem][data-key^='host:'] .row").dispatchEvent(new MouseEvent("contextmenu", {bubbles: true, button: 2, clientX: 80, clientY: 160}))`); err != nil {
 		t.Fatal(err)
@@ -225,11 +225,11 @@ const drawnPixels = `(() => {
 })()`
 
 // cursor is a pixel count: more than a blinking cursor, less than a line of text.
-const cursor = 150
+const cursorPixels = 150
 
 // booted waits for the guest agent. A key typed earlier may arrive while the guest's kernel takes over the emulated
 // keyboard controller. It then stays in the controller and blocks all further interrupts of the keyboard.
-func booted(t testing.TB, h readyHost, name string) {
+func waitBooted(t testing.TB, h readyHost, name string) {
 	t.Helper()
 	eventually(t, guestLimit, name+"'s guest agent", func() (bool, string) {
 		ctx, cancel := context.WithTimeout(t.Context(), stepLimit)
@@ -274,14 +274,14 @@ func (p *tab) typeIntoConsole(h readyHost, name string) {
 		})
 		return now
 	}
-	full = points("the console's picture of it", func(now int) bool { return now > 5*cursor })
+	full = points("the console's picture of it", func(now int) bool { return now > 5*cursorPixels })
 	p.savePicture("journey-console")
 	p.keys("clear\r")
 	eventually(p, guestLimit, "an empty terminal", func() (bool, string) {
 		screen := terminal(p.T, h, name)
 		return !strings.Contains(screen, text), screen
 	})
-	points("the console's picture of the empty terminal", func(now int) bool { return now < full-4*cursor })
+	points("the console's picture of the empty terminal", func(now int) bool { return now < full-4*cursorPixels })
 }
 
 // terminal returns the text of the guest's first virtual terminal without line ends, read by the guest agent. If the

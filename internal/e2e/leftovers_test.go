@@ -99,7 +99,7 @@ func bridges(hosts ...string) (found []bridge) {
 	return found
 }
 
-func (b bridge) left() bool { return b.index != "" && ifindex(b.name) == b.index }
+func (b bridge) stillExists() bool { return b.index != "" && ifindex(b.name) == b.index }
 
 func ifindex(name string) string {
 	text, _ := os.ReadFile(filepath.Join("/sys/class/net", name, "ifindex"))

@@ -27,7 +27,7 @@ const (
 
 // cloudRig is a portal and a real host of one test, with the lab's Debian cloud image in a pool.
 type cloudRig struct {
-	*rig
+	*faultRig
 	hostID fleet.HostID
 }
 
@@ -51,15 +51,15 @@ func newCloudRig(t *testing.T, name string, index int) cloudRig {
 	r.joinHost()
 	a := r.api()
 	host := a.host(t, r.name)
-	pool := ask[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+	pool := requestJSON[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": "cloud", "hostIds": []fleet.HostID{host.ID}, "spec": map[string]any{"kind": "dir", "path": dir},
 	})
 	eventually(t, guestLimit, "the image in the pool", func() (bool, string) {
 		got, err := a.send(t.Context(), http.MethodGet, "/api/v1/pools/"+string(pool.ID)+"/volumes", nil)
 		return err == nil && strings.Contains(string(got.body), "cloud.qcow2"), fmt.Sprint(string(got.body), err)
 	})
-	ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "cloud"})
-	return cloudRig{rig: r, hostID: host.ID}
+	requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "cloud"})
+	return cloudRig{faultRig: r, hostID: host.ID}
 }
 
 // serialOf opens the serial console of the running VM.
@@ -83,7 +83,7 @@ func TestVMLifecycle(t *testing.T) {
 	t.Parallel()
 	r := newCloudRig(t, "lively", 23)
 	r.api() // signs in once and changes the password
-	ask[fleet.Customization](t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/customizations", map[string]any{
+	requestJSON[fleet.Customization](t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/customizations", map[string]any{
 		"name": "colored", "firstBoot": map[string]any{"kind": "cloud-init", "cloudInit": map[string]any{
 			"users": []map[string]any{{"name": guestUser, "password": guestPassword, "sudo": true, "sshKeys": []string{guestKey}}},
 			"files": []map[string]any{{"path": "/etc/color", "content": "{{var.color}} of {{vm.name}} {{vm.index}}\n", "mode": "0640"}},
@@ -127,7 +127,7 @@ func TestVMLifecycle(t *testing.T) {
 }
 
 // life is a VM with a browser tab on its pages and a session on its serial console.
-type life struct {
+type guestLife struct {
 	*tab
 	r       cloudRig
 	a       api
@@ -138,13 +138,13 @@ type life struct {
 
 // newLife creates a VM from the Debian image with the wizard, whose remaining fields fill sets, and signs in to its
 // guest with the first-boot user.
-func newLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *life {
+func newLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *guestLife {
 	t.Helper()
 	p := newTab(t, r.portal.url)
 	p.open("/sign-in")
 	p.enter("admin", r.portal.password)
 	p.waitPath("/")
-	l := &life{tab: p, r: r, a: r.api(), name: name}
+	l := &guestLife{tab: p, r: r, a: r.api(), name: name}
 	p.open("/vms")
 	p.click("a", "New VM")
 	p.waitPath("/vms/new")
@@ -173,7 +173,7 @@ func newLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *life {
 }
 
 // create sends the form of a new VM, waits for its guest, and signs in.
-func (p *tab) create(l *life) {
+func (p *tab) create(l *guestLife) {
 	p.Helper()
 	if on, err := eval[bool](p, `document.querySelector("#start").checked`); err == nil && !on {
 		p.click("label", "Power on after creation")
@@ -188,7 +188,7 @@ func (p *tab) create(l *life) {
 
 // checkFirstBoot fails the test unless the guest has the wanted output of its first-boot settings, and neither the
 // definition nor the agent's log contains them.
-func (l *life) checkFirstBoot(want ...string) {
+func (l *guestLife) checkFirstBoot(want ...string) {
 	l.Helper()
 	got := l.console.ask("exec 2>/dev/null; sudo cat /etc/color /etc/proof; stat -c %a /etc/color; sudo grep -c anna@desk .ssh/authorized_keys")
 	for _, w := range want {
@@ -196,7 +196,7 @@ func (l *life) checkFirstBoot(want ...string) {
 			l.Errorf("the guest lacks %q: %q", w, got)
 		}
 	}
-	if n := l.number("cat /sys/block/vda/size"); n != 2<<21 {
+	if n := l.runNumber("cat /sys/block/vda/size"); n != 2<<21 {
 		l.Errorf("the disk has %d sectors", n)
 	}
 	if text := l.r.virsh(l.T, "dumpxml", string(l.id)); strings.Contains(text, guestUser) || strings.Contains(text, "$6$") {
@@ -208,26 +208,26 @@ func (l *life) checkFirstBoot(want ...string) {
 }
 
 // runProgram runs a program through the guest agent, after the VM's policy allows it, and checks its output.
-func (l *life) runProgram() {
+func (l *guestLife) runProgram() {
 	l.Helper()
 	at := "/api/v1/vms/" + string(l.id)
 	order := map[string]any{"action": "exec", "program": "/bin/sh", "args": []string{"-c", "hostname; id -u; echo no >&2"}}
-	ask[any](l, l.a, http.StatusConflict, http.MethodPost, at+"/guest", order)
-	ask[fleet.VMView](l, l.a, http.StatusOK, http.MethodPatch, at, map[string]any{"spec": map[string]any{"policy": map[string]any{"guestExec": true}}})
-	l.idle()
-	task := ask[fleet.Task](l, l.a, http.StatusAccepted, http.MethodPost, at+"/guest", order)
+	requestJSON[any](l, l.a, http.StatusConflict, http.MethodPost, at+"/guest", order)
+	requestJSON[fleet.VMView](l, l.a, http.StatusOK, http.MethodPatch, at, map[string]any{"spec": map[string]any{"policy": map[string]any{"guestExec": true}}})
+	l.waitIdle()
+	task := requestJSON[fleet.Task](l, l.a, http.StatusAccepted, http.MethodPost, at+"/guest", order)
 	eventually(l, guestLimit, "the program's end", func() (bool, string) {
-		t := ask[fleet.Task](l, l.a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+		t := requestJSON[fleet.Task](l, l.a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
 		return t.State.Ended(), string(t.State)
 	})
-	run := ask[fleet.GuestRun](l, l.a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID)+"/guest-run", nil)
+	run := requestJSON[fleet.GuestRun](l, l.a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID)+"/guest-run", nil)
 	if o := run.Output; o == nil || o.ExitCode != 0 || o.Stdout != l.name+"\n0\n" || o.Stderr != "no\n" {
 		l.Errorf("the program ended with %+v", run.Output)
 	}
 }
 
 // number runs a command in the guest that prints a number.
-func (l *life) number(command string) int {
+func (l *guestLife) runNumber(command string) int {
 	l.Helper()
 	text := l.console.ask(command)
 	n, err := strconv.Atoi(text)
@@ -238,14 +238,14 @@ func (l *life) number(command string) int {
 }
 
 // hardware returns what the guest itself sees: online CPUs, memory in MiB, disks and NICs.
-func (l *life) hardware() (cpus, memory, disks, nics int) {
+func (l *guestLife) hardware() (cpus, memory, disks, nics int) {
 	l.Helper()
 	l.console.ask("for c in /sys/devices/system/cpu/cpu[1-9]*/online; do echo 1 | sudo tee $c >/dev/null; done 2>/dev/null")
-	return l.number("nproc"), l.number("awk '/^MemTotal/ {print int($2 / 1024)}' /proc/meminfo"), l.number("ls /sys/block | grep -c ^vd"), l.number("ls -d /sys/class/net/e* 2>/dev/null | wc -l")
+	return l.runNumber("nproc"), l.runNumber("awk '/^MemTotal/ {print int($2 / 1024)}' /proc/meminfo"), l.runNumber("ls /sys/block | grep -c ^vd"), l.runNumber("ls -d /sys/class/net/e* 2>/dev/null | wc -l")
 }
 
 // hotPlug adds a vCPU, memory, a disk and a NIC to the running VM in one edit. The guest must see each of them at once.
-func (l *life) hotPlug() {
+func (l *guestLife) hotPlug() {
 	l.Helper()
 	before := l.a.vm(l.T, l.id)
 	cpus, memory, disks, nics := l.hardware()
@@ -271,11 +271,11 @@ func (l *life) hotPlug() {
 
 // revertSnapshot takes a snapshot with memory, deletes a file and kills a program in the guest, and reverts. Both must
 // be back, and the program must continue.
-func (l *life) revertSnapshot() {
+func (l *guestLife) revertSnapshot() {
 	l.Helper()
 	l.console.ask("echo precious > ~/precious; sync")
 	l.console.ask("(i=0; while :; do i=$((i+1)); echo $i > /tmp/count; sleep 0.2; done) >/dev/null 2>&1 & echo $! > ~/pid")
-	count := func() int { return l.number("sleep 1; until grep . /tmp/count; do sleep 0.1; done") }
+	count := func() int { return l.runNumber("sleep 1; until grep . /tmp/count; do sleep 0.1; done") }
 	eventually(l, guestLimit, "the program counts", func() (bool, string) { n := count(); return n > 3, strconv.Itoa(n) })
 
 	l.open("/vms/" + string(l.id) + "?tab=snapshots")
@@ -286,7 +286,7 @@ func (l *life) revertSnapshot() {
 	l.click("#dialog button.primary", "Take snapshot")
 	l.waitWithin(guestLimit, ".snaps", "before the mishap")
 	l.waitText(".snaps .badge", "memory")
-	l.idle()
+	l.waitIdle()
 	was := count()
 	l.savePicture("readme-snapshots-" + l.name)
 
@@ -303,7 +303,7 @@ func (l *life) revertSnapshot() {
 		now := strings.TrimSpace(string(out))
 		return err == nil && now != run && now != "-", now
 	})
-	l.idle()
+	l.waitIdle()
 	l.console = l.r.serialOf(l.T, l.id)
 	if got := l.console.ask("sudo sh -c 'echo 3 > /proc/sys/vm/drop_caches'; cat ~/precious; kill -0 $(cat ~/pid) && echo alive"); got != "precious\nalive" {
 		l.Errorf("after the revert the guest has %q", got)
@@ -321,14 +321,14 @@ func (l *life) revertSnapshot() {
 	l.waitText("#dialog", "Delete the snapshot")
 	l.click("#dialog button.danger", "Delete")
 	l.waitWithin(guestLimit, "main", "No snapshots")
-	l.idle()
+	l.waitIdle()
 	if again := count(); again <= back {
 		l.Errorf("after the merge the program is at %d, and was at %d", again, back)
 	}
 }
 
 // idle waits until no task of the VM is running.
-func (l *life) idle() {
+func (l *guestLife) waitIdle() {
 	l.Helper()
 	eventually(l, guestLimit, "the end of the VM's tasks", func() (bool, string) {
 		for _, t := range list[fleet.Task](l, l.a, "/api/v1/tasks?filter=target:"+l.name) {
@@ -345,7 +345,7 @@ func (l *life) idle() {
 
 // cloneTemplate makes a template of the VM, and creates a linked clone of the template with its own first-boot
 // settings.
-func (l *life) cloneTemplate() *life {
+func (l *guestLife) cloneTemplate() *guestLife {
 	l.Helper()
 	l.console.ask("echo inherited | sudo tee /etc/heirloom; sync")
 	l.forceOff()
@@ -356,13 +356,13 @@ func (l *life) cloneTemplate() *life {
 	l.waitPath("/templates/")
 	l.waitWithin(guestLimit, "main", "Version 1")
 	eventually(l, guestLimit, "the template's images", func() (bool, string) {
-		t := one[fleet.TemplateView](l, l.a, "templates", "web")
-		return t.Versions[0].Unready() == "", t.Versions[0].Unready()
+		t := findByName[fleet.TemplateView](l, l.a, "templates", "web")
+		return t.Versions[0].WhyUnusable() == "", t.Versions[0].WhyUnusable()
 	})
 	l.open(l.path())
 	l.click(".head a", "New VM from this template")
 	l.waitPath("/vms/new")
-	clone := &life{tab: l.tab, r: l.r, a: l.a, name: "web-08"}
+	clone := &guestLife{tab: l.tab, r: l.r, a: l.a, name: "web-08"}
 	l.fill("#name", clone.name)
 	l.choose("#projectId", "cloud")
 	l.choose("#hostId", l.r.name)

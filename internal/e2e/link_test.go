@@ -11,7 +11,7 @@ import (
 
 // link is a TCP proxy between an uploader and a portal, which the test may cut. The first freeBytes of a connection
 // pass; further bytes wait until the test allows them.
-type link struct {
+type uploadLink struct {
 	url string
 	to  string
 
@@ -27,13 +27,13 @@ type link struct {
 // freeBytes is the number of bytes of each connection that always pass, enough for page requests.
 const freeBytes = 64 << 10
 
-func newLink(t *testing.T, to string) *link {
+func newLink(t *testing.T, to string) *uploadLink {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &link{url: "http://" + l.Addr().String(), to: to, allowance: -1, open: map[net.Conn]bool{}}
+	k := &uploadLink{url: "http://" + l.Addr().String(), to: to, allowance: -1, open: map[net.Conn]bool{}}
 	k.changed = sync.NewCond(&k.mu)
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -54,7 +54,7 @@ func newLink(t *testing.T, to string) *link {
 	return k
 }
 
-func (k *link) splice(from net.Conn) {
+func (k *uploadLink) splice(from net.Conn) {
 	defer from.Close()
 	to, err := net.Dial("tcp", k.to)
 	if err != nil {
@@ -88,7 +88,7 @@ func (k *link) splice(from net.Conn) {
 }
 
 // waitAllowed waits until n bytes may pass. It closes a connection that exceeds its limit and returns false.
-func (k *link) waitAllowed(from net.Conn, sent, n int64) bool {
+func (k *uploadLink) waitAllowed(from net.Conn, sent, n int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.maxPerConn > 0 && sent+n > k.maxPerConn {
@@ -112,14 +112,14 @@ func (k *link) waitAllowed(from net.Conn, sent, n int64) bool {
 	return true
 }
 
-func (k *link) isOpen(from net.Conn) bool {
+func (k *uploadLink) isOpen(from net.Conn) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.open[from]
 }
 
 // allow lets n more bytes pass; below 0: all.
-func (k *link) allow(n int64) {
+func (k *uploadLink) allow(n int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.allowance = max(k.allowance, 0) + n; n < 0 {
@@ -129,7 +129,7 @@ func (k *link) allow(n int64) {
 }
 
 // cut closes every connection.
-func (k *link) cut() {
+func (k *uploadLink) cut() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for c := range k.open {

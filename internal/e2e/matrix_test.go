@@ -18,12 +18,12 @@ func TestPoolFailureShownForOneHost(t *testing.T) {
 	s := newSwitchedLab(t, "matrix")
 	dir := "/var/lib/libvirt/images/" + unique("grid")
 	name := filepath.Base(dir)
-	pool := ask[fleet.PoolView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+	pool := requestJSON[fleet.PoolView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": name, "hostIds": []fleet.HostID{s.hosts[0].ID, s.hosts[1].ID}, "spec": map[string]any{"kind": "dir", "path": dir},
 	})
 	hostStatus := func(i int) fleet.PoolHost {
 		t.Helper()
-		v := ask[fleet.PoolView](t, s.api, http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(pool.ID), nil)
+		v := requestJSON[fleet.PoolView](t, s.api, http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(pool.ID), nil)
 		for _, h := range v.Hosts {
 			if h.HostID == s.hosts[i].ID {
 				return h
@@ -36,12 +36,12 @@ func TestPoolFailureShownForOneHost(t *testing.T) {
 	p.signIn(s.playground)
 	p.open("/pools/" + string(pool.ID))
 	p.waitWithin(guestLimit, ".head", "2 of 2 hosts healthy")
-	p.mark()
+	p.markDocument()
 
 	s.enter(t, 1, []string{"--mount"}, "mount", "-t", "tmpfs", "-o", "size=1m", "nothing", dir)
 	p.waitWithin(guestLimit, ".head", "1 of 2 hosts healthy")
 	p.waitText("table.matrix", "Failed")
-	p.sameDocument()
+	p.checkNotReloaded()
 	if bad := hostStatus(1); bad.State != fleet.PoolFailed || bad.Status == nil || bad.Status.Error == "" {
 		t.Errorf("the host without storage: %+v", bad)
 	} else {
@@ -64,7 +64,7 @@ func TestPoolFailureShownForOneHost(t *testing.T) {
 	s.enter(t, 1, []string{"--mount"}, "umount", dir)
 	p.waitWithin(guestLimit, ".head", "2 of 2 hosts healthy")
 	p.waitNoText("table.matrix", "Failed")
-	p.sameDocument()
+	p.checkNotReloaded()
 	box(1, "ok")
 	if well := hostStatus(1); well.State != fleet.PoolActive || well.Status.Error != "" {
 		t.Errorf("the host with restored storage: %+v", well)

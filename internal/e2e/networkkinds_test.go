@@ -50,7 +50,7 @@ func TestNetworkModesConnectAndIsolateGuests(t *testing.T) {
 	})
 	for i := range s.hosts {
 		s.runInHost(t, i, runSwitch)
-		ask[any](t, s.api, http.StatusAccepted, http.MethodPost, s.path("switched")+"/hosts/"+string(s.hosts[i].ID)+"/retry", nil)
+		requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPost, s.path("switched")+"/hosts/"+string(s.hosts[i].ID)+"/retry", nil)
 	}
 	s.waitNetwork(t, "switched", "it is up", networkUp)
 	s.define(t, "straight", map[string]any{"mode": "macvtap", "device": "eth0"}, 0, 1)

@@ -23,7 +23,7 @@ func TestNetworkChangesByVirshReported(t *testing.T) {
 	rand.Read(b[:])
 	at := fmt.Sprintf("10.%d.%d.", 192+b[0]%32, b[1])
 	name := unique("lan")
-	network := ask[fleet.NetworkView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/networks", map[string]any{
+	network := requestJSON[fleet.NetworkView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/networks", map[string]any{
 		"name": name, "hostIds": []any{host.ID}, "spec": map[string]any{
 			"mode": "nat", "dns": true, "ipv4": map[string]any{"gateway": at + "1/24", "dhcp": map[string]any{"ranges": []any{map[string]any{"start": at + "100", "end": at + "150"}}}},
 		},
@@ -32,7 +32,7 @@ func TestNetworkChangesByVirshReported(t *testing.T) {
 	waitStatus := func(what string, ok func(fleet.NetworkHost) bool) {
 		t.Helper()
 		eventually(t, stepLimit, what, func() (bool, string) {
-			n := ask[fleet.NetworkView](t, a, http.StatusOK, http.MethodGet, path, nil)
+			n := requestJSON[fleet.NetworkView](t, a, http.StatusOK, http.MethodGet, path, nil)
 			if len(n.Hosts) != 1 {
 				return false, fmt.Sprintf("it is on %d hosts", len(n.Hosts))
 			}
@@ -42,14 +42,14 @@ func TestNetworkChangesByVirshReported(t *testing.T) {
 	active := func(c fleet.NetworkHost) bool { return c.State == fleet.NetworkActive && c.Status.Error == "" }
 	retry := func() {
 		t.Helper()
-		ask[any](t, a, http.StatusAccepted, http.MethodPost, path+"/hosts/"+string(host.ID)+"/retry", nil)
+		requestJSON[any](t, a, http.StatusAccepted, http.MethodPost, path+"/hosts/"+string(host.ID)+"/retry", nil)
 	}
 	waitStatus("the network is active", active)
 	if xml := virsh(t, h, "net-dumpxml", name); !strings.Contains(xml, string(network.ID)) || !strings.Contains(xml, at+"150") {
 		t.Errorf("virsh sees\n%s", xml)
 	}
 	virsh(t, h, "net-destroy", name)
-	waitStatus("the stop shows", func(c fleet.NetworkHost) bool { return c.State == fleet.NetworkInactive && c.Status.ByOthers })
+	waitStatus("the stop shows", func(c fleet.NetworkHost) bool { return c.State == fleet.NetworkInactive && c.Status.StoppedOutside })
 	retry()
 	waitStatus("it is active again", active)
 	virsh(t, h, "net-update", name, "add", "ip-dhcp-host", "<host mac='52:54:00:00:00:aa' ip='"+at+"77'/>", "--live", "--config")
@@ -64,7 +64,7 @@ func TestNetworkChangesByVirshReported(t *testing.T) {
 	})
 	retry()
 	waitStatus("it is defined again", active)
-	ask[any](t, a, http.StatusAccepted, http.MethodDelete, path, nil)
+	requestJSON[any](t, a, http.StatusAccepted, http.MethodDelete, path, nil)
 	eventually(t, stepLimit, "the network is gone", func() (bool, string) {
 		left := list[fleet.NetworkView](t, a, "/api/v1/networks?filter=name:"+name)
 		return len(left) == 0, fmt.Sprintf("%+v", left)

@@ -27,7 +27,7 @@ func TestNewVMShowsOnlyStartPhases(t *testing.T) {
 			a := program.get(t).api()
 			pool := a.pool(t, program.pool)
 			for range 3 {
-				vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+				vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 					"name": unique("steady"), "projectId": a.project(t, program.project).ID, "hostId": a.host(t, program.host).ID, "start": true,
 					"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{
 						map[string]any{"poolId": pool.ID, "image": map[string]any{"poolId": pool.ID, "volume": program.image}},
@@ -39,7 +39,7 @@ func TestNewVMShowsOnlyStartPhases(t *testing.T) {
 				if quick := slices.Delete(slices.Clone(all), 1, 2); !slices.Equal(seen, all) && !slices.Equal(seen, quick) {
 					t.Errorf("shown: %v, want %v", seen, all)
 				}
-				ask[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&confirm="+vm.Name, nil)
+				requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&confirm="+vm.Name, nil)
 			}
 		})
 	}

@@ -71,22 +71,22 @@ func TestNetworksConnectGuestsBetweenHosts(t *testing.T) { //nolint:tparallel //
 		t.Fatal(xml)
 	}
 	release := s.path("over") + "/hosts/" + string(s.hosts[1].ID)
-	ask[any](t, s.api, http.StatusAccepted, http.MethodDelete, release, nil)
+	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodDelete, release, nil)
 	eventually(t, stepLimit, "the host that a VM is on refuses to give it up", func() (bool, string) {
 		tasks := list[fleet.Task](t, s.api, "/api/v1/tasks?filter=kind:network.release")
 		return len(tasks) > 0 && strings.Contains(tasks[0].Error, "in use by c"), fmt.Sprintf("%+v", tasks)
 	})
 	virsh(t, s.Hosts[1], "undefine", "c")
-	ask[any](t, s.api, http.StatusAccepted, http.MethodPut, release, nil)
+	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPut, release, nil)
 	s.waitNetwork(t, "over", "it stays", func(h fleet.NetworkHost) bool { return networkUp(h) && h.Status.Peers == 1 })
-	ask[any](t, s.api, http.StatusAccepted, http.MethodDelete, release, nil)
+	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodDelete, release, nil)
 	s.waitNetwork(t, "over", "the peers of who stays", func(h fleet.NetworkHost) bool {
 		return h.HostID == s.hosts[0].ID && networkUp(h) && h.Status.Peers == 0
 	})
 	if devices := s.inside(t, 1, "ip", "-br", "link"); strings.Contains(devices, "qxv-") {
 		t.Errorf("the host that released the overlay has\n%s", devices)
 	}
-	ask[any](t, s.api, http.StatusAccepted, http.MethodPut, release, nil)
+	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPut, release, nil)
 	s.waitNetwork(t, "over", "it is back", func(h fleet.NetworkHost) bool { return networkUp(h) && h.Status.Peers == 1 })
 	s.boot(t, files, 1, "c2", "over").ready("10.70.0.3/24")
 	a.reaches("VXLAN, after the return", "10.70.0.3")
@@ -157,7 +157,7 @@ func (s *switchedLab) changeRolledBack(t *testing.T, g *netGuest) {
 	p.capture("network-overlay")
 	// Remove the block and retry.
 	s.inside(t, 0, "iptables", "-D", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
-	ask[any](t, s.api, http.StatusAccepted, http.MethodPost, s.path("mgmt-cut")+"/hosts/"+string(s.hosts[0].ID)+"/retry", nil)
+	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPost, s.path("mgmt-cut")+"/hosts/"+string(s.hosts[0].ID)+"/retry", nil)
 	s.waitNetwork(t, "mgmt-cut", "it is up", networkUp)
 	s.remove(t, "mgmt-cut")
 	s.waitRestored(t)

@@ -46,11 +46,11 @@ func plannedShots(t *testing.T, a api, vm, running, failed string) []shot {
 			p.waitText("#plan-xml", "vcpu")
 		}},
 		{"vm-merge", vm + "?tab=configure", func(p *tab) {
-			p.expect("409", "422")
+			p.allowFaults("409", "422")
 			p.fill("#spec-cpus", "8")
 			p.fill("#description", "The shop's front.")
-			now := ask[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1"+vm, nil)
-			ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1"+vm, map[string]any{"spec": map[string]any{"cpus": 9 - now.Spec.CPUs%2, "boot": map[string]bool{"menu": !now.Spec.Boot.Menu}}})
+			now := requestJSON[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1"+vm, nil)
+			requestJSON[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1"+vm, map[string]any{"spec": map[string]any{"cpus": 9 - now.Spec.CPUs%2, "boot": map[string]bool{"menu": !now.Spec.Boot.Menu}}})
 			p.click("#vm-edit footer button", "Save")
 			p.waitText("#vm-edit", "This VM was changed while you edited it.")
 		}},

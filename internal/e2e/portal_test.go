@@ -170,7 +170,7 @@ func (p *portal) api() api {
 func (p *portal) mockAgent(name string) (*program, string) {
 	p.t.Helper()
 	dir := filepath.Join(root, p.name+"-"+name)
-	token := ask[fleet.JoinToken](p.t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
+	token := requestJSON[fleet.JoinToken](p.t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
 	args := []string{"--name", name, "--data-dir", dir, "--hypervisor", "mock"}
 	path, err := binary()
 	if err != nil {

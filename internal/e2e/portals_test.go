@@ -60,7 +60,7 @@ func newSite(t *testing.T, through balancer) *site {
 	s.portal = &portal{program: &program{name: filepath.Base(dir)}, t: t, url: "https://" + pages, agentURL: "https://" + agents, via: s.via}
 
 	writeFile(t, filepath.Join(dir, "balancer.pem"), certificate)
-	places := through.places(dir, pages, agents)
+	places := through.replacements(dir, pages, agents)
 	database := "postgres://quantix@" + s.primary.address + "," + s.standby.address + "/quantix?target_session_attrs=read-write&sslmode=disable"
 	for i := range portalCount {
 		host := fmt.Sprintf("127.0.0.1%d", i+1)
@@ -144,7 +144,7 @@ type requests struct {
 	noErrors bool            // whether a 5xx status or a broken connection is unexpected
 }
 
-func (o *requests) strict(on bool) {
+func (o *requests) expectNoErrors(on bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.noErrors = on
@@ -237,7 +237,7 @@ func TestPortalsBehindHAProxy(t *testing.T) {
 	}
 	s.until("all portals behind the balancer", "/readyz", http.StatusOK, "")
 
-	o.strict(false)
+	o.expectNoErrors(false)
 	s.primary.signal(syscall.SIGSTOP)
 	s.until("the portals' own error page while no portal is ready", "/vms", http.StatusServiceUnavailable, "The database does not answer.")
 	s.standby.sql("postgres", "SELECT pg_promote()")
@@ -255,9 +255,9 @@ func TestPortalsBehindHAProxy(t *testing.T) {
 			t.Errorf("%s was created %s times", name, n)
 		}
 	}
-	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "stop"}, "Idempotency-Key", "stop")
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "stop"}, "Idempotency-Key", "stop")
 	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
-	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"}, "Idempotency-Key", "start")
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"}, "Idempotency-Key", "start")
 	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
 	s.checkConsoles(6, vm.ID)
 }

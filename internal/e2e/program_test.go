@@ -247,7 +247,7 @@ func (s *sharedProgram) end() error {
 		errs = append(errs, fmt.Errorf("%s ended badly: %w; the end of its log:\n%s", s.name, err, tail(s.playground.log, 30)))
 	}
 	for _, b := range s.bridges {
-		if b.left() {
+		if b.stillExists() {
 			errs = append(errs, fmt.Errorf("the bridge %s is still there", b.name))
 		}
 	}

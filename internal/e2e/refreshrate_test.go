@@ -44,7 +44,7 @@ func TestPageShowsRefreshInterval(t *testing.T) {
 	p.open("/vms")
 	p.waitText("#pace", "live, every 4 s")
 	p.capture("pace")
-	vm := one[fleet.VMView](t, s.api(), "vms", "desk-01")
+	vm := findByName[fleet.VMView](t, s.api(), "vms", "desk-01")
 	p.open("/vms/" + string(vm.ID)) // another page on the same stream, which does not repeat the event
 	p.waitText("#pace", "live, every 4 s")
 	go func() { injected <- "event: pace\ndata: 1\n\n" }()

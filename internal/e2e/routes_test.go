@@ -41,9 +41,9 @@ func emptyFleet(t *testing.T) {
 	}
 	host := s.api().host(t, "lonely")
 	p.open("/hosts/" + string(host.ID))
-	p.mark()
+	p.markDocument()
 	p.waitWithin(time.Minute, ".head", "Unknown")
-	p.sameDocument()
+	p.checkNotReloaded()
 	p.capture("host-silent")
 	p.shoot(shot{"hosts-silent", "/hosts", nil})
 }
@@ -89,7 +89,7 @@ func (a api) blockPools(t *testing.T) (san, ceph fleet.PoolID) {
 	t.Helper()
 	add := func(name, secret string, spec fleet.PoolSpec) fleet.PoolID {
 		body := map[string]any{"name": name, "spec": spec, "secret": secret, "hostIds": []fleet.HostID{a.host(t, "host-1").ID}}
-		return ask[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", body).ID
+		return requestJSON[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", body).ID
 	}
 	san = add("san", "secretsecret1", fleet.PoolSpec{
 		Kind: fleet.PoolISCSIDirect, Portal: "10.0.0.5", Target: "iqn.2026-01.org.example:vms", Initiator: "iqn.2026-01.org.example:quantix", User: "quantix",
@@ -99,7 +99,7 @@ func (a api) blockPools(t *testing.T) (san, ceph fleet.PoolID) {
 	})
 	waitState := func(id fleet.PoolID, want fleet.PoolState) {
 		eventually(t, stepLimit, "host-1 to report the pool", func() (bool, string) {
-			v := ask[fleet.PoolView](t, a, http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(id), nil)
+			v := requestJSON[fleet.PoolView](t, a, http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(id), nil)
 			return len(v.Hosts) == 1 && v.Hosts[0].State == want, v.Health.Summary
 		})
 	}

@@ -27,7 +27,7 @@ type scriptedHost struct {
 func (p *portal) newScriptedHost(name string) *scriptedHost {
 	p.t.Helper()
 	dir := filepath.Join(root, p.name+"-"+name)
-	token := ask[fleet.JoinToken](p.t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
+	token := requestJSON[fleet.JoinToken](p.t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
 	_, err := agent.Join(p.t.Context(), agent.JoinOptions{Portal: p.agentURL, Token: token.Secret, Name: name, DataDir: dir})
 	if err != nil {
 		p.t.Fatal(err)
@@ -109,14 +109,14 @@ func troubledVM(t *testing.T) {
 	a := s.api()
 	h := s.newScriptedHost("host-7")
 	image := fleet.Volume{Name: "debian-12.qcow2", Format: "qcow2", CapacityBytes: 4 << 30, AllocBytes: 640 << 20}
-	pool := ask[fleet.Pool](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+	pool := requestJSON[fleet.Pool](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": "fast", "spec": map[string]any{"kind": "dir", "path": "/srv/fast"}, "hostIds": []any{h.id},
 	})
 	status := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, MountPath: "/srv/fast", Volumes: []fleet.Volume{image}}
 	h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Done, Pool: &status} })
 	h.state.Pools = []wire.PoolReport{{Name: "fast", Status: status}}
-	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
-	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
+	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": "web-01", "projectId": project.ID, "hostId": h.id,
 		"spec": map[string]any{"cpus": 2, "memoryMiB": 4096, "disks": []any{
 			map[string]any{"poolId": pool.ID, "sizeBytes": 20 << 30, "image": map[string]any{"poolId": pool.ID, "volume": image.Name}},
@@ -136,7 +136,7 @@ func troubledVM(t *testing.T) {
 	}
 	h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Done, VM: &gone} })
 	h.state.VMs = []wire.VMReport{{ID: vm.ID, Name: vm.Name, Generation: 1, Status: gone}}
-	other := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+	other := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": "db-01", "projectId": project.ID, "hostId": h.id, "spec": map[string]any{"cpus": 2, "memoryMiB": 4096},
 	})
 	const away = "libvirt did not answer: cannot connect to '/run/libvirt/libvirt-sock': Connection refused."

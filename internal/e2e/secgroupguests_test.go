@@ -106,7 +106,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	project, pool := a.project(t, "lab"), a.pool(t, "shared")
 	create := func(name string, rules ...map[string]any) fleet.SecurityGroupView {
 		t.Helper()
-		return ask[fleet.SecurityGroupView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{
+		return requestJSON[fleet.SecurityGroupView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{
 			"projectId": project.ID, "name": name, "spec": map[string]any{"rules": rules},
 		})
 	}
@@ -123,7 +123,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 
 	boot := func(name string, number int, group fleet.SecurityGroupID) agentGuest {
 		t.Helper()
-		vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 			"name": name, "projectId": project.ID, "hostId": s.hosts[0].ID, "start": true,
 			"spec": map[string]any{
 				"cpus": 1, "memoryMiB": 192, "disks": []any{map[string]any{"poolId": pool.ID, "image": map[string]any{"poolId": pool.ID, "volume": "tiny-guest.qcow2"}}},
@@ -162,7 +162,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 			return rounds == 3, fmt.Sprintf("pages on %q, %v", got, err)
 		})
 		for _, port := range []string{"80", "81"} {
-			answer := ask[fleet.PassAnswer](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/test?protocol=tcp&port="+port+"&fromVm="+string(client.vm.ID)+"&toVm="+string(server.vm.ID), nil)
+			answer := requestJSON[fleet.PassAnswer](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/test?protocol=tcp&port="+port+"&fromVm="+string(client.vm.ID)+"&toVm="+string(server.vm.ID), nil)
 			if answer.Pass != strings.Contains(want, port) || !answer.Known {
 				t.Errorf("%s: the portal's rule test for port %s: %+v", what, port, answer)
 			}
@@ -170,7 +170,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	}
 	rules := func(rules ...map[string]any) {
 		t.Helper()
-		ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/security-groups/"+string(web.ID), map[string]any{"spec": map[string]any{"rules": rules}})
+		requestJSON[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/security-groups/"+string(web.ID), map[string]any{"spec": map[string]any{"rules": rules}})
 	}
 	sees("both ports are open", "80 81")
 	rules(out, in(81))
@@ -179,7 +179,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	sees("port 80 is open to the members of a group", "80 81")
 	nics := a.vm(t, client.vm.ID).Spec.NICs
 	nics[0].SecurityGroups = nil
-	ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(client.vm.ID), map[string]any{"spec": map[string]any{"nics": nics}})
+	requestJSON[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(client.vm.ID), map[string]any{"spec": map[string]any{"nics": nics}})
 	sees("the client is no longer a member", "81")
 	rules(out, in(81), in(80))
 	sees("both ports are open again", "80 81")
@@ -192,7 +192,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	state := func(what string, want fleet.SecurityGroupState, says string) {
 		t.Helper()
 		eventually(t, guestLimit, what, func() (bool, string) {
-			g := ask[fleet.SecurityGroupView](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/"+string(web.ID), nil)
+			g := requestJSON[fleet.SecurityGroupView](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/"+string(web.ID), nil)
 			if len(g.Hosts) != 1 || g.Hosts[0].Status == nil {
 				return false, fmt.Sprintf("%+v", g.Hosts)
 			}
@@ -206,7 +206,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	rules(out, in(81))
 	state("it refuses more rules", fleet.GroupNotApplied, why)
 	filterBridges("1")
-	ask[any](t, a, http.StatusNoContent, http.MethodPost, "/api/v1/security-groups/"+string(web.ID)+"/retry", nil)
+	requestJSON[any](t, a, http.StatusNoContent, http.MethodPost, "/api/v1/security-groups/"+string(web.ID)+"/retry", nil)
 	state("rules applied after retry", fleet.GroupApplied, "")
 	sees("as they say", "81")
 }

@@ -14,7 +14,7 @@ import (
 func groupWithRules(t *testing.T, a api, vm fleet.VMView) fleet.SecurityGroupView {
 	t.Helper()
 	create := func(name, text string, rules ...map[string]any) fleet.SecurityGroupView {
-		return ask[fleet.SecurityGroupView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{
+		return requestJSON[fleet.SecurityGroupView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{
 			"projectId": vm.ProjectID, "name": name, "spec": map[string]any{"description": text, "rules": rules},
 		})
 	}
@@ -25,10 +25,10 @@ func groupWithRules(t *testing.T, a api, vm fleet.VMView) fleet.SecurityGroupVie
 		map[string]any{"direction": "ingress", "protocol": "icmp", "cidr": "10.0.0.0/8"},
 		map[string]any{"direction": "egress", "protocol": "any"})
 	vm.Spec.NICs[0].SecurityGroups = []fleet.SecurityGroupID{group.ID}
-	ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(vm.ID), map[string]any{"spec": map[string]any{"nics": vm.Spec.NICs}})
+	requestJSON[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(vm.ID), map[string]any{"spec": map[string]any{"nics": vm.Spec.NICs}})
 	var seen fleet.SecurityGroupView
 	eventually(t, stepLimit, "the group is applied", func() (bool, string) {
-		seen = ask[fleet.SecurityGroupView](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/"+string(group.ID), nil)
+		seen = requestJSON[fleet.SecurityGroupView](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/"+string(group.ID), nil)
 		return len(seen.Hosts) == 1 && seen.Hosts[0].State == fleet.GroupApplied, fmt.Sprintf("%+v", seen.Hosts)
 	})
 	return seen

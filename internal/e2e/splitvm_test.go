@@ -16,7 +16,7 @@ func splitVM(t *testing.T) {
 	s := newPortal(t, unique("split"))
 	a := s.api()
 	own, other := s.newScriptedHost("host-7"), s.newScriptedHost("host-12")
-	pool := ask[fleet.Pool](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+	pool := requestJSON[fleet.Pool](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": "shared", "spec": map[string]any{"kind": "nfs", "path": "/mnt/shared", "server": "nas-1", "export": "/vm", "shared": true}, "hostIds": []any{own.id, other.id},
 	})
 	status := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, MountPath: "/mnt/shared"}
@@ -24,8 +24,8 @@ func splitVM(t *testing.T) {
 		h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Done, Pool: &status} })
 		h.state.Pools = []wire.PoolReport{{ID: pool.ID, Name: pool.Name, Status: status}}
 	}
-	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
-	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
+	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": "web-01", "projectId": project.ID, "hostId": own.id,
 		"spec": map[string]any{"cpus": 2, "memoryMiB": 4096, "disks": []any{
 			map[string]any{"poolId": pool.ID, "sizeBytes": 20 << 30}, map[string]any{"poolId": pool.ID, "sizeBytes": 200 << 30},
@@ -60,12 +60,12 @@ func splitVM(t *testing.T) {
 		p.shoot(shot)
 	}
 	p.open(page)
-	p.mark()
+	p.markDocument()
 	p.click("#place-"+string(other.id)+" button", "Keep on host-12")
 	p.click("dialog[open] button.danger", "Keep on host-12")
 	p.waitText(".head", "host-12")
 	p.waitText("main", "not this VM, by a user's decision")
-	p.sameDocument()
+	p.checkNotReloaded()
 	p.capture("vm-place-decided")
 	p.shoot(shot{"vm-held-delete", page, func(p *tab) {
 		p.pick(".head summary", "Actions", "Delete")

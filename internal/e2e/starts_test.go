@@ -58,7 +58,7 @@ func (p *portal) statuses(t *testing.T) (page, api int) {
 func TestPrivatePostgresRestartedAfterCrash(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, unique("back"))
-	ask[fleet.Project](t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lasting"})
+	requestJSON[fleet.Project](t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lasting"})
 	data := filepath.Join(p.dir, "postgres", "pgdata")
 	back := func(before string) {
 		t.Helper()
@@ -161,7 +161,7 @@ func TestDataDirectoryRefusesSecondPortal(t *testing.T) {
 	if after := postmaster(t, p.dir); after != before {
 		t.Errorf("PostgreSQL is process %s now, was %s", after, before)
 	}
-	ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "undisturbed"})
+	requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "undisturbed"})
 }
 
 // TestFailedStartsExplainReason starts portals that cannot start.
@@ -313,7 +313,7 @@ func TestLabRestartKeepsHostsAndVM(t *testing.T) {
 		t.Fatalf("%d VMs, want the one of before", len(vms))
 	}
 	a.waitPhase(t, stepLimit, vms[0].ID, fleet.PhaseStopped) // the host was off meanwhile
-	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vms[0].ID)+"/actions", map[string]any{"action": "start"})
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vms[0].ID)+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vms[0].ID, fleet.PhaseRunning)
 	if err := second.signal(syscall.SIGTERM); err != nil {
 		t.Errorf("the lab ended with %v:\n%s", err, tail(second.log, 20))

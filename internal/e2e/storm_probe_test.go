@@ -16,7 +16,7 @@ import (
 )
 
 // probe calls look periodically until the storm is over.
-func (s *storm) probe(over <-chan struct{}, look func()) {
+func (s *storm) probeUntil(over <-chan struct{}, look func()) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -56,7 +56,7 @@ type readTimes map[*stormHost]time.Time
 
 // judge fails the test if the observed phase was wrong. before and after are the read times that the portal reported
 // before and after the observation: the observed state was read in between.
-func (s *storm) judge(v observation, before, after readTimes) {
+func (s *storm) checkPhase(v observation, before, after readTimes) {
 	n, _ := s.judged.LoadOrStore(v.where+" "+v.phase, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
 	v.h.mu.Lock()
@@ -73,7 +73,7 @@ func (s *storm) judge(v observation, before, after readTimes) {
 }
 
 // judgeHost fails the test if the portal must not show the phase for a host whose state was read at that time.
-func (s *storm) judgeHost(h *stormHost, phase string, read, asked time.Time) {
+func (s *storm) checkHostPhase(h *stormHost, phase string, read, asked time.Time) {
 	n, _ := s.judged.LoadOrStore(ofHost+" "+phase, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
 	h.mu.Lock()
@@ -110,7 +110,7 @@ func (s *storm) probeHosts() readTimes {
 			if out[h] = *host.LookedAt; host.SeenAt.Before(out[h]) {
 				out[h] = *host.SeenAt
 			}
-			s.judgeHost(h, host.Phase, out[h], asked)
+			s.checkHostPhase(h, host.Phase, out[h], asked)
 		}
 	}
 	return out
@@ -136,7 +136,7 @@ func (s *storm) probeAPI() {
 	for _, vm := range vms.Items {
 		for _, h := range s.hosts {
 			if string(h.vm.ID) == vm.ID {
-				s.judge(observation{h, inAPI, vm.Phase, asked}, before, after)
+				s.checkPhase(observation{h, inAPI, vm.Phase, asked}, before, after)
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func (s *storm) probePages() {
 	before := s.probeHosts()
 	var all []observation
 	asked := time.Now()
-	list := s.page("/vms")
+	list := s.readPage("/vms")
 	for _, h := range s.hosts {
 		if _, row, ok := strings.Cut(list, ">"+h.vm.Name+"<"); ok {
 			all = append(all, observation{h, onList, chipText(row), asked})
@@ -160,13 +160,13 @@ func (s *storm) probePages() {
 	}
 	for _, h := range s.hosts {
 		asked := time.Now()
-		if _, head, ok := strings.Cut(s.page("/vms/"+string(h.vm.ID)), "<h1>"+h.vm.Name+"</h1>"); ok {
+		if _, head, ok := strings.Cut(s.readPage("/vms/"+string(h.vm.ID)), "<h1>"+h.vm.Name+"</h1>"); ok {
 			all = append(all, observation{h, onPage, chipText(head), asked})
 		}
 	}
 	after := s.probeHosts()
 	for _, v := range all {
-		s.judge(v, before, after)
+		s.checkPhase(v, before, after)
 	}
 }
 
@@ -178,7 +178,7 @@ func chipText(html string) string {
 	return strings.TrimSpace(tags.ReplaceAllString(m[1], ""))
 }
 
-func (s *storm) page(path string) string {
+func (s *storm) readPage(path string) string {
 	res, err := s.browser.Get(s.url + path)
 	if err != nil {
 		return ""

@@ -57,7 +57,7 @@ func (h *stormHost) set(at *time.Time, to time.Time) {
 
 // storm is a portal whose hosts and database fail, with probes that read its pages continuously.
 type storm struct {
-	*rig
+	*faultRig
 	a      api
 	hosts  []*stormHost
 	faults atomic.Int64
@@ -76,8 +76,8 @@ func TestNoStaleStateShownAsCurrent(t *testing.T) {
 	s := newStorm(t)
 	over := make(chan struct{})
 	var probes, faults sync.WaitGroup
-	probes.Go(func() { s.probe(over, s.probeAPI) })
-	probes.Go(func() { s.probe(over, s.probePages) })
+	probes.Go(func() { s.probeUntil(over, s.probeAPI) })
+	probes.Go(func() { s.probeUntil(over, s.probePages) })
 	for i, h := range s.hosts[1:] {
 		faults.Go(func() { s.faultsOnSimulated(h, i) })
 	}
@@ -105,11 +105,11 @@ func TestNoStaleStateShownAsCurrent(t *testing.T) {
 }
 
 func newStorm(t *testing.T) *storm {
-	s := &storm{rig: newBareRig(t, unique("stormy"), 21), exclusive: make(chan struct{})}
+	s := &storm{faultRig: newBareRig(t, unique("stormy"), 21), exclusive: make(chan struct{})}
 	s.a = s.api()
-	project := ask[fleet.Project](t, s.a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "storm"})
-	libvirt := &stormHost{name: s.rig.name, cutProxy: newCutProxy(t, s.agentURL), lastRequest: map[string]time.Time{}}
-	s.rig.cutProxy = libvirt.cutProxy.url
+	project := requestJSON[fleet.Project](t, s.a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "storm"})
+	libvirt := &stormHost{name: s.faultRig.name, cutProxy: newCutProxy(t, s.agentURL), lastRequest: map[string]time.Time{}}
+	s.faultRig.cutProxy = libvirt.cutProxy.url
 	s.joinHost()
 	s.hosts = []*stormHost{libvirt}
 	var mu sync.Mutex
@@ -128,7 +128,7 @@ func newStorm(t *testing.T) *storm {
 		t.FailNow()
 	}
 	for _, h := range s.hosts {
-		h.vm = ask[fleet.VMView](t, s.a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		h.vm = requestJSON[fleet.VMView](t, s.a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 			"name": unique("drop"), "projectId": project.ID, "hostId": s.a.host(t, h.name).ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 128},
 		})
 	}
@@ -138,7 +138,7 @@ func newStorm(t *testing.T) *storm {
 	return s
 }
 
-func (s *storm) agentDir(h *stormHost) string { return filepath.Join(s.rig.dir, h.name) }
+func (s *storm) agentDir(h *stormHost) string { return filepath.Join(s.faultRig.dir, h.name) }
 
 func (s *storm) simulatedArgs(h *stormHost) []string {
 	return []string{"--name", h.name, "--data-dir", s.agentDir(h), "--hypervisor", "mock"}
@@ -287,9 +287,9 @@ func (s *storm) faultsOnReal() {
 			s.t.Error(err)
 		}
 	}
-	qemu := func() { _ = syscall.Kill(guest(s.t, h.vm.Name), syscall.SIGKILL) }
+	qemu := func() { _ = syscall.Kill(guestPID(s.t, h.vm.Name), syscall.SIGKILL) }
 	theAgent := func(signal syscall.Signal) func() {
-		return func() { _ = syscall.Kill(pidOf(s.t, filepath.Join(s.rig.dir, "h", "agent")), signal) }
+		return func() { _ = syscall.Kill(pidOf(s.t, filepath.Join(s.faultRig.dir, "h", "agent")), signal) }
 	}
 	stop()
 	s.killVM(h, longFault, qemu, func() {

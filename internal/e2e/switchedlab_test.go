@@ -112,7 +112,7 @@ func (s *switchedLab) define(t *testing.T, name string, spec map[string]any, on 
 	if spec["dns"] == nil {
 		spec["dns"] = false
 	}
-	n := ask[fleet.NetworkView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/networks", map[string]any{"name": name, "hostIds": ids, "spec": spec})
+	n := requestJSON[fleet.NetworkView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/networks", map[string]any{"name": name, "hostIds": ids, "spec": spec})
 	s.ids[name] = n.ID
 }
 
@@ -122,7 +122,7 @@ func (s *switchedLab) path(name string) string { return "/api/v1/networks/" + st
 func (s *switchedLab) waitNetwork(t *testing.T, name, what string, ok func(fleet.NetworkHost) bool) {
 	t.Helper()
 	eventually(t, stepLimit, name+": "+what, func() (bool, string) {
-		n := ask[fleet.NetworkView](t, s.api, http.StatusOK, http.MethodGet, s.path(name), nil)
+		n := requestJSON[fleet.NetworkView](t, s.api, http.StatusOK, http.MethodGet, s.path(name), nil)
 		for _, h := range n.Hosts {
 			if !ok(h) {
 				return false, fmt.Sprintf("%s: %s %+v", h.HostName, h.State, h.Status)
@@ -134,7 +134,7 @@ func (s *switchedLab) waitNetwork(t *testing.T, name, what string, ok func(fleet
 
 func (s *switchedLab) remove(t *testing.T, name string) {
 	t.Helper()
-	ask[any](t, s.api, http.StatusAccepted, http.MethodDelete, s.path(name), nil)
+	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodDelete, s.path(name), nil)
 	eventually(t, stepLimit, name+" is gone", func() (bool, string) {
 		left := list[fleet.NetworkView](t, s.api, "/api/v1/networks?filter=name:"+name)
 		return len(left) == 0, fmt.Sprintf("%+v", left)

@@ -24,11 +24,11 @@ func (p *tab) open(path string) {
 	eventually(p, stepLimit, "opening "+path, func() (bool, string) {
 		ctx, cancel := context.WithTimeout(p.ctx, stepLimit)
 		defer cancel()
-		cuts := p.cut()
+		cuts := p.requestsCut()
 		if err := chromedp.Do(ctx, chromedp.Navigate(p.base+path)); err != nil && !strings.Contains(err.Error(), networkChanged) {
 			p.Fatalf("open %s: %v", path, err)
 		}
-		return p.cut() == cuts, "network devices changed"
+		return p.requestsCut() == cuts, "network devices changed"
 	})
 }
 
@@ -66,13 +66,13 @@ func (p *tab) path() string {
 // waitPath waits until the page's path begins with prefix and the page has loaded.
 func (p *tab) waitPath(prefix string) {
 	p.Helper()
-	cuts := p.cut()
+	cuts := p.requestsCut()
 	eventually(p, stepLimit, "going to "+prefix, func() (bool, string) {
 		at := p.path()
 		return at == prefix || prefix != "/" && strings.HasPrefix(at, prefix), "the page is " + at
 	})
 	p.waitTrue("the page to load", `document.readyState === "complete"`)
-	if p.cut() != cuts {
+	if p.requestsCut() != cuts {
 		p.open(p.path())
 	}
 }
@@ -257,7 +257,7 @@ func (p *tab) enter(name, password string) {
 }
 
 // mark sets a variable in the page, which a reload would remove.
-func (p *tab) mark() {
+func (p *tab) markDocument() {
 	p.Helper()
 	if _, err := eval[bool](p, `window.quantixMark = true`); err != nil {
 		p.Fatal(err)
@@ -265,7 +265,7 @@ func (p *tab) mark() {
 }
 
 // sameDocument fails the test if the page was reloaded since mark.
-func (p *tab) sameDocument() {
+func (p *tab) checkNotReloaded() {
 	p.Helper()
 	if ok, err := eval[bool](p, `window.quantixMark === true`); err != nil || !ok {
 		p.Errorf("the page was loaded again (%v)", err)

@@ -16,26 +16,26 @@ import (
 func TestTenTabsStayLive(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
-	vm := one[fleet.VMView](t, s.api(), "vms", "desk-01")
+	vm := findByName[fleet.VMView](t, s.api(), "vms", "desk-01")
 	tabs := []*tab{newTab(t, s.URL)}
 	tabs[0].signIn(s)
 	for len(tabs) < 10 {
-		tabs = append(tabs, tabs[0].another())
+		tabs = append(tabs, tabs[0].sameBrowserTab())
 	}
 	for _, p := range tabs {
 		p.withoutPolls()
 		p.open("/vms/" + string(vm.ID))
 		p.waitText("h1", "desk-01")
-		p.mark()
+		p.markDocument()
 	}
 	shown := func(n int) {
 		label := fmt.Sprintf("round=%d", n)
 		path := "/api/v1/vms/" + string(vm.ID)
-		ask[fleet.VMView](t, s.api(), http.StatusOK, http.MethodPatch, path, map[string]any{"labels": map[string]string{"round": strconv.Itoa(n)}})
+		requestJSON[fleet.VMView](t, s.api(), http.StatusOK, http.MethodPatch, path, map[string]any{"labels": map[string]string{"round": strconv.Itoa(n)}})
 		for i, p := range tabs {
 			p.waitText(".head", label)
 			if i == len(tabs)-1 {
-				p.sameDocument()
+				p.checkNotReloaded()
 			}
 			p.checkPollsOff()
 		}

@@ -17,30 +17,30 @@ func (a api) createTemplate(t *testing.T) fleet.TemplateView {
 		"cpus": 2, "memoryMiB": 2048, "firmware": "uefi", "disks": []any{map[string]any{"poolId": pool.ID, "sizeBytes": 8 << 30}, map[string]any{"poolId": pool.ID, "sizeBytes": 20 << 30}},
 		"nics": []any{map[string]any{"network": "default"}}, "devices": map[string]any{"watchdog": "i6300esb"}, "security": map[string]any{"tpm": true},
 	}}
-	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", body)
+	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", body)
 	eventually(t, stepLimit, "the source VM", func() (bool, string) {
-		v := ask[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1/vms/"+string(vm.ID), nil)
+		v := requestJSON[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1/vms/"+string(vm.ID), nil)
 		return v.Phase == fleet.PhaseStopped, v.Phase.Word()
 	})
 	body = map[string]any{"vmId": vm.ID, "note": string(vm.ID), "name": "Web server", "description": "nginx and its certificates", "os": map[string]any{"family": "linux", "name": "Debian", "version": "12"}}
-	base := ask[fleet.TemplateView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/templates", body)
+	base := requestJSON[fleet.TemplateView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/templates", body)
 	at := "/api/v1/templates/" + string(base.ID)
 	ready := func() fleet.TemplateView {
 		eventually(t, stepLimit, "the template's images", func() (bool, string) {
-			base = ask[fleet.TemplateView](t, a, http.StatusOK, http.MethodGet, at, nil)
-			return base.Versions[0].Unready() == "", base.Versions[0].Unready()
+			base = requestJSON[fleet.TemplateView](t, a, http.StatusOK, http.MethodGet, at, nil)
+			return base.Versions[0].WhyUnusable() == "", base.Versions[0].WhyUnusable()
 		})
 		return base
 	}
 	first := ready().Versions[0].ID
 	many := map[string]any{"name": "front-{nn}", "count": 3, "projectId": base.ProjectID, "from": map[string]any{"templateId": base.ID}}
-	task := ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/bulk-create", many)
+	task := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/bulk-create", many)
 	eventually(t, stepLimit, "three VMs created from the template", func() (bool, string) {
-		v := ask[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+		v := requestJSON[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
 		return v.State == fleet.JobDone, string(v.State) + " " + v.Error
 	})
-	ask[fleet.TemplateView](t, a, http.StatusAccepted, http.MethodPost, at+"/versions", map[string]any{"vmId": vm.ID, "note": string(vm.ID)})
+	requestJSON[fleet.TemplateView](t, a, http.StatusAccepted, http.MethodPost, at+"/versions", map[string]any{"vmId": vm.ID, "note": string(vm.ID)})
 	ready()
-	ask[any](t, a, http.StatusNoContent, http.MethodPost, at+"/versions/"+string(first)+"/deprecate", map[string]any{"deprecated": true})
+	requestJSON[any](t, a, http.StatusNoContent, http.MethodPost, at+"/versions/"+string(first)+"/deprecate", map[string]any{"deprecated": true})
 	return ready()
 }

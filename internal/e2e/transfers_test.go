@@ -23,7 +23,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 	t.Parallel()
 	s := newSwitchedLab(t, "between")
 	dir := "/var/lib/libvirt/images/" + unique("between")
-	pool := ask[fleet.PoolView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+	pool := requestJSON[fleet.PoolView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
 		"name": filepath.Base(dir), "hostIds": []fleet.HostID{s.hosts[0].ID, s.hosts[1].ID}, "spec": map[string]any{"kind": "dir", "path": dir},
 	})
 	at := func(i int, name string) string {
@@ -41,7 +41,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 		t.Helper()
 		var now fleet.Task
 		eventually(t, guestLimit, task.Title()+" "+task.SubjectName, func() (bool, string) {
-			now = ask[fleet.Task](t, s.api, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+			now = requestJSON[fleet.Task](t, s.api, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
 			return now.State.Ended(), string(now.State) + " " + now.Note
 		})
 		if now.State != fleet.JobDone {
@@ -54,7 +54,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 		t.Helper()
 		text := make([]byte, 8<<20)
 		_, _ = rand.Read(text[:4<<20]) // Read never fails
-		done(ask[fleet.Task](t, s.api, http.StatusAccepted, http.MethodPost, "/api/v1/pools/"+string(pool.ID)+"/volumes", map[string]any{
+		done(requestJSON[fleet.Task](t, s.api, http.StatusAccepted, http.MethodPost, "/api/v1/pools/"+string(pool.ID)+"/volumes", map[string]any{
 			"name": name + ".raw", "format": "raw", "sizeBytes": len(text), "hostId": s.hosts[0].ID,
 		}))
 		f, err := os.OpenFile(at(0, name+".raw"), os.O_WRONLY, 0)
@@ -98,7 +98,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 		return now
 	}
 	eventually(t, guestLimit, "the pool on both hosts", func() (bool, string) {
-		on := ask[fleet.PoolView](t, s.api, http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(pool.ID), nil).Hosts
+		on := requestJSON[fleet.PoolView](t, s.api, http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(pool.ID), nil).Hosts
 		up := func(h fleet.PoolHost) bool { return h.State == fleet.PoolActive }
 		return len(on) == 2 && up(on[0]) && up(on[1]), fmt.Sprintf("%+v", on)
 	})
@@ -107,7 +107,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 		t.Errorf("the hosts do not reach each other: %s", task.Note)
 	}
 
-	vm := ask[fleet.VMView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+	vm := requestJSON[fleet.VMView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": "goer", "projectId": s.project(t, "lab").ID, "hostId": s.hosts[0].ID,
 		"spec": map[string]any{"cpus": 1, "memoryMiB": 128, "disks": []any{map[string]any{"poolId": pool.ID, "imageId": golden.ID}}},
 	})
@@ -116,7 +116,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 	page := "/api/v1/vms/" + string(vm.ID)
 	for _, to := range []int{1, 0} {
 		before := s.vm(t, vm.ID).Spec.Disks[0]
-		done(ask[fleet.Task](t, s.api, http.StatusAccepted, http.MethodPost, page+"/migrate", map[string]any{"hostId": s.hosts[to].ID}))
+		done(requestJSON[fleet.Task](t, s.api, http.StatusAccepted, http.MethodPost, page+"/migrate", map[string]any{"hostId": s.hosts[to].ID}))
 		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 		now := s.vm(t, vm.ID)
 		if now.HostID != s.hosts[to].ID || sum(to, now.Spec.Disks[0].Volume) != want || now.Attention {
@@ -129,9 +129,9 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 			_, err := os.Stat(at(1-to, before.Volume))
 			return os.IsNotExist(err), before.Volume
 		})
-		ask[any](t, s.api, http.StatusAccepted, http.MethodPost, page+"/actions", map[string]any{"action": "start"})
+		requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPost, page+"/actions", map[string]any{"action": "start"})
 		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
-		ask[any](t, s.api, http.StatusAccepted, http.MethodPost, page+"/actions", map[string]any{"action": "stop"})
+		requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPost, page+"/actions", map[string]any{"action": "stop"})
 		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 	}
 

@@ -15,7 +15,7 @@ import (
 func (s *playground) createDisklessVM(t *testing.T, name, host string) fleet.VMView {
 	t.Helper()
 	a := s.api()
-	return ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+	return requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": name, "projectId": a.project(t, "lab").ID, "hostId": a.host(t, host).ID,
 		"spec": map[string]any{"cpus": 1, "memoryMiB": 128},
 	})
@@ -35,7 +35,7 @@ func TestVirshChangesShowOnPages(t *testing.T) {
 	p.withoutPolls()
 	p.open("/vms/" + string(vm.ID))
 	p.waitText(".head", "Stopped")
-	p.mark()
+	p.markDocument()
 	virsh(t, host, "start", name)
 	p.waitText(".head", "Running")
 	virsh(t, host, "suspend", name)
@@ -44,13 +44,13 @@ func TestVirshChangesShowOnPages(t *testing.T) {
 	p.waitText(".head", "Running")
 	virsh(t, host, "destroy", name)
 	p.waitText(".head", "Stopped")
-	p.sameDocument()
+	p.checkNotReloaded()
 
 	p.open("/vms?tab=found")
-	p.mark()
+	p.markDocument()
 	define(t, host, stranger)
 	p.waitText("#found-rows", stranger)
-	p.sameDocument()
+	p.checkNotReloaded()
 	p.checkPollsOff()
 	p.click("#found-rows a", stranger)
 	p.waitText(".head", "Discovered")

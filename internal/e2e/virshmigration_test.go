@@ -24,7 +24,7 @@ func TestVirshMigrationFollowed(t *testing.T) {
 	a := s.api()
 	name := unique("nomad")
 	disk := map[string]any{"poolId": a.pool(t, "shared").ID, "image": map[string]any{"poolId": a.pool(t, "shared").ID, "volume": "tiny-guest.qcow2"}}
-	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": name, "projectId": a.project(t, "lab").ID, "hostId": a.host(t, "host-1").ID, "start": true,
 		"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{disk}},
 	})
@@ -33,12 +33,12 @@ func TestVirshMigrationFollowed(t *testing.T) {
 	p.signIn(s)
 	page := "/vms/" + string(vm.ID)
 	p.open(page + "/console")
-	booted(t, s.Hosts[0], name)
+	waitBooted(t, s.Hosts[0], name)
 	p.typeIntoConsole(s.Hosts[0], name)
 
 	p.open(page)
 	p.waitText(".head", "host-1")
-	p.mark()
+	p.markDocument()
 	s.migrate(t, name, 0, 1, "--persistent", "--undefinesource")
 	p.waitMoved("host-2")
 	if got := a.vm(t, vm.ID); got.HostName != "host-2" || got.Status.Reason != "migrated" || got.Attention || len(got.Status.Drift) > 0 {
@@ -46,36 +46,36 @@ func TestVirshMigrationFollowed(t *testing.T) {
 	}
 	p.open(page + "/console")
 	p.waitTrue("the console's connection", `document.querySelector("#console").dataset.state === "connected"`)
-	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", guest(t, name)))
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", guestPID(t, name)))
 	if err != nil || !strings.Contains(string(args), "-incoming") {
 		t.Errorf("the guest was restarted instead of migrated live: %v %q", err, args)
 	}
 
 	// The way back leaves a stopped definition on the source host.
 	p.open(page)
-	p.mark()
+	p.markDocument()
 	s.migrate(t, name, 1, 0, "--persistent")
 	p.waitMoved("host-1")
 	eventually(t, stepLimit, "the definition that is left behind", func() (bool, string) {
 		got := a.vm(t, vm.ID)
-		return len(got.Elsewhere) == 1 && got.Elsewhere[0].HostName == "host-2" && got.Elsewhere[0].Power == fleet.Stopped && !got.Attention, ""
+		return len(got.Sightings) == 1 && got.Sightings[0].HostName == "host-2" && got.Sightings[0].Power == fleet.Stopped && !got.Attention, ""
 	})
 	p.waitText("main", "Hosts with this VM")
-	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+page+"/actions", map[string]any{"action": "stop"})
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+page+"/actions", map[string]any{"action": "stop"})
 	p.waitText(".head", "Stopped")
-	p.sameDocument()
+	p.checkNotReloaded()
 	for _, h := range s.Hosts {
 		if state := virsh(t, h, "domstate", name); state != "shut off" {
 			t.Errorf("on %s the guest is %s", h.Name, state)
 		}
 	}
-	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+page+"/actions", map[string]any{"action": "start"})
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+page+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
 	if names := virsh(t, s.Hosts[0], "list", "--name"); !strings.Contains(names, name) {
 		t.Errorf("the VM was not started on its host, which runs %s", names)
 	}
 	virsh(t, s.Hosts[1], "undefine", name)
-	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1"+page+"?disks=true&confirm="+name, nil)
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1"+page+"?disks=true&confirm="+name, nil)
 }
 
 // waitMoved waits until the page shows the host without a reload.
@@ -83,7 +83,7 @@ func (p *tab) waitMoved(host string) {
 	p.Helper()
 	p.waitWithin(followLimit, ".head", host)
 	p.waitWithin(followLimit, ".head", "Running")
-	p.sameDocument()
+	p.checkNotReloaded()
 }
 
 // migrate migrates a guest live between two hosts of the lab with virsh, like an administrator who bypasses Quantix.

@@ -26,7 +26,7 @@ func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 	s := labProgram.get(t)
 	a, h := s.api(), s.Hosts[0]
 	host, shared, name := a.host(t, h.Name), a.pool(t, "shared"), unique("grower")
-	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": name, "projectId": a.project(t, "lab").ID, "hostId": host.ID,
 		"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{
 			map[string]any{"poolId": shared.ID, "image": map[string]any{"poolId": shared.ID, "volume": "tiny-guest.qcow2"}},
@@ -34,9 +34,9 @@ func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 	})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 	guest := withSerial(t, h, name)
-	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"})
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
-	guest.dial().sees("131072") // 64 MiB
+	guest.dial().waitDiskSize("131072") // 64 MiB
 
 	p := newTab(t, s.URL)
 	p.signIn(s)
@@ -54,13 +54,13 @@ func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 		p.waitText("main dl", now)
 	}
 	grow("0.125", "128 MiB", 128<<20)
-	guest.sees("262144")
+	guest.waitDiskSize("262144")
 	if info := virsh(t, h, "domblkinfo", name, "vda"); !strings.Contains(info, "134217728") {
 		t.Errorf("libvirt reports %s", info)
 	}
 	// A disk grown by virsh keeps its size, which is the minimum for the next growth.
 	virsh(t, h, "blockresize", name, "vda", "160MiB")
-	guest.sees("327680")
+	guest.waitDiskSize("327680")
 	p.waitText("main dl", "160 MiB")
 	got, err := a.send(t.Context(), http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/disks/grow", map[string]any{"disk": vm.Spec.Disks[0].Ref(), "sizeBytes": 150 << 20})
 	if err != nil || got.status != http.StatusUnprocessableEntity || !strings.Contains(string(got.body), "160 MiB already") {
@@ -71,10 +71,10 @@ func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 	grow("0.25", "256 MiB", 256<<20)
 	guest.close()
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
-	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"})
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
-	guest.dial().sees("524288")
-	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&confirm="+name, nil)
+	guest.dial().waitDiskSize("524288")
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&confirm="+name, nil)
 }
 
 // serialGuest is a guest with a shell on its serial port.
@@ -120,7 +120,7 @@ func (g *serialGuest) close() {
 }
 
 // sees waits until the guest's kernel sees the disk with the given number of sectors.
-func (g *serialGuest) sees(sectors string) {
+func (g *serialGuest) waitDiskSize(sectors string) {
 	g.t.Helper()
 	eventually(g.t, guestLimit, "a disk of "+sectors+" sectors in the guest", func() (bool, string) {
 		_ = g.conn.SetDeadline(time.Now().Add(2 * time.Second))
@@ -152,7 +152,7 @@ func TestVolumeRenameAndDownload(t *testing.T) {
 	dir := filepath.Join(labDir(), "pools", pool)
 	p.createPool(pool, dir)
 	id := a.pool(t, pool).ID
-	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/pools/"+string(id)+"/volumes", map[string]any{
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/pools/"+string(id)+"/volumes", map[string]any{
 		"name": "old.raw", "format": "raw", "sizeBytes": 256 << 20, "hostId": a.host(t, s.Hosts[0].Name).ID,
 	})
 	p.open("/pools/" + string(id) + "?tab=volumes")

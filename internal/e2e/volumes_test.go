@@ -64,7 +64,7 @@ func TestVolumeLifecycle(t *testing.T) {
 	}
 
 	p.open("/pools/" + string(id) + "?tab=volumes")
-	p.mark()
+	p.markDocument()
 	p.click("#pool-body a", "New volume")
 	p.waitText("#dialog", "New volume in "+pool)
 	p.fill("#dialog #name", "data.raw")
@@ -102,9 +102,9 @@ func TestVolumeLifecycle(t *testing.T) {
 	p.waitNoText("#pool-body tbody", "data.raw")
 	file("data.raw", -1)
 	file("copy.raw", 128<<20)
-	p.sameDocument()
+	p.checkNotReloaded()
 
-	vm := one[fleet.VMView](t, s.api(), "vms", name)
+	vm := findByName[fleet.VMView](t, s.api(), "vms", name)
 	disk := vm.Spec.Disks[0].Volume
 	menu(disk)
 	p.waitText(row(disk)+" .menu-item[aria-disabled]", "The volume is a disk of the VM "+name)

@@ -109,7 +109,7 @@ func checkCloudConfig(source string) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		if !cloudKeys()[key] {
-			return docError{keyLine(doc, key), fmt.Sprintf("cloud-init knows no %s.", cut(key))}
+			return docError{keyLine(doc, key), fmt.Sprintf("cloud-init knows no %s.", shorten(key))}
 		}
 	}
 	s, err := schema()
@@ -123,7 +123,7 @@ func checkCloudConfig(source string) error {
 		if at == "" {
 			at = "user-data"
 		}
-		return docError{lineOf(doc.root, deep.InstanceLocation), fmt.Sprintf("cloud-init does not accept %s: %s.", cutTo(at, 100), cutTo(deep.ErrorKind.LocalizedString(english), 200))}
+		return docError{lineOf(doc.root, deep.InstanceLocation), fmt.Sprintf("cloud-init does not accept %s: %s.", shortenTo(at, 100), shortenTo(deep.ErrorKind.LocalizedString(english), 200))}
 	}
 	return err
 }
@@ -217,7 +217,7 @@ func checkNetworkV1(doc document, top map[string]any) error {
 func checkNetworkV2(doc document, top map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		if !slices.Contains(networkKeys, key) {
-			return docError{keyLine(doc, key), fmt.Sprintf("A network-config of version 2 has no %s.", cut(key))}
+			return docError{keyLine(doc, key), fmt.Sprintf("A network-config of version 2 has no %s.", shorten(key))}
 		}
 		if key == "version" || key == "renderer" {
 			continue
@@ -228,7 +228,7 @@ func checkNetworkV2(doc document, top map[string]any) error {
 		}
 		for _, name := range slices.Sorted(maps.Keys(devices)) {
 			if _, ok := devices[name].(map[string]any); !ok {
-				return docError{keyLine(doc, key), fmt.Sprintf("The device %s has keys with their values, such as \"dhcp4: true\".", cut(name))}
+				return docError{keyLine(doc, key), fmt.Sprintf("The device %s has keys with their values, such as \"dhcp4: true\".", shorten(name))}
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func Check(c *fleet.Checks, at string, f fleet.FirstBoot, template bool) {
 	if f.Kind != fleet.CloudInit && f.CloudInit != nil {
 		in.add(at+"cloudInit", "The form belongs to the kind cloud-init only. Leave it out.")
 	}
-	if !f.Kind.Raw() && f.UserData != "" {
+	if !f.Kind.IsText() && f.UserData != "" {
 		in.add(at+"userData", "The text belongs to the kinds cloud-config, ignition and sysprep only. Leave it out.")
 	}
 	if f.Kind != fleet.CloudConfig && f.NetworkConfig != "" {

@@ -13,7 +13,7 @@ import (
 
 const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHKqsL5yCzDzZrGpFhO6mZQvVOSyCzDzZrGpFhO6mZQv anna@desk"
 
-func full() fleet.CloudInitForm {
+func fullForm() fleet.CloudInitForm {
 	return fleet.CloudInitForm{
 		Hostname: "web-01.example.org", Timezone: "Europe/Zurich", Locale: "en_GB.UTF-8",
 		Users: []fleet.FirstUser{
@@ -35,7 +35,7 @@ func cloudInit(f fleet.CloudInitForm) fleet.FirstBoot {
 	return fleet.FirstBoot{Kind: fleet.CloudInit, CloudInit: &f}
 }
 
-func wrong(f fleet.FirstBoot, template bool) error {
+func checkError(f fleet.FirstBoot, template bool) error {
 	var c fleet.Checks
 	firstboot.Check(&c, "firstBoot", f, template)
 	return c.Err()
@@ -44,15 +44,15 @@ func wrong(f fleet.FirstBoot, template bool) error {
 // The form's user-data must pass cloud-init's schema, with each value unchanged.
 func TestFormUserDataMatchesSchema(t *testing.T) {
 	t.Parallel()
-	f := cloudInit(full())
-	if err := wrong(f, false); err != nil {
+	f := cloudInit(fullForm())
+	if err := checkError(f, false); err != nil {
 		t.Fatal(err)
 	}
 	files, err := firstboot.Files(f, firstboot.Instance{ID: "5f9d", Name: "web-01", Number: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := wrong(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: string(files["user-data"]), NetworkConfig: string(files["network-config"])}, false); err != nil {
+	if err := checkError(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: string(files["user-data"]), NetworkConfig: string(files["network-config"])}, false); err != nil {
 		t.Errorf("user-data refused: %v\n%s", err, files["user-data"])
 	}
 	var errText map[string]any
@@ -90,7 +90,7 @@ func TestPasswordsStoredHashed(t *testing.T) {
 	if f.CloudInit.Users[0].Password == "" {
 		t.Error("the input was changed")
 	}
-	if err := wrong(out, false); err != nil {
+	if err := checkError(out, false); err != nil {
 		t.Error(err)
 	}
 }
@@ -102,21 +102,21 @@ func TestUserWithoutNameIsTheImagesDefaultUser(t *testing.T) {
 	written := func(users ...fleet.FirstUser) map[string]any {
 		t.Helper()
 		f := cloudInit(fleet.CloudInitForm{Users: users, SSHPassword: true})
-		if err := wrong(f, false); err != nil {
+		if err := checkError(f, false); err != nil {
 			t.Fatal(err)
 		}
 		f, err := firstboot.Hash(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := wrong(f, false); err != nil {
+		if err := checkError(f, false); err != nil {
 			t.Fatalf("the hash is refused: %v", err)
 		}
 		files, err := firstboot.Files(f, firstboot.Instance{ID: "5f9d", Name: "web-01", Number: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := wrong(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: string(files["user-data"])}, false); err != nil {
+		if err := checkError(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: string(files["user-data"])}, false); err != nil {
 			t.Errorf("cloud-init's schema refuses it: %v\n%s", err, files["user-data"])
 		}
 		var out map[string]any
@@ -169,12 +169,12 @@ growpart: {mode: auto}
 ssh_pwauth: true
 `,
 	} {
-		if err := wrong(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: text}, false); err != nil {
+		if err := checkError(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: text}, false); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for _, text := range []string{"version: 2\nethernets: {eth0: {dhcp4: true}}\n", "network:\n  version: 1\n  config: [{type: physical, name: eth0}]\n"} {
-		if err := wrong(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: "#cloud-config\npackages: [a]\n", NetworkConfig: text}, false); err != nil {
+		if err := checkError(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: "#cloud-config\npackages: [a]\n", NetworkConfig: text}, false); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -189,7 +189,7 @@ const answers = `<?xml version="1.0" encoding="utf-8"?>
 func TestValueStaysWithinItsScalar(t *testing.T) {
 	t.Parallel()
 	for _, hostile := range []string{`x"], runcmd: [evil]`, "yes", "0644", "a: b", "'", "# x", "{{var.x}}", "&a *a", "</ComputerName><evil/>", "]]>", "--><evil/>", "- a", "|", "!!binary x", "\\", "%x", "@x", "`x", "null", "12:30", "2024-01-01"} {
-		vars := firstboot.Vars{VM: firstboot.VMVars("id", "web-07", "shop", "52:54:00:00:00:01", ""), Own: map[string]string{"x": hostile}}
+		vars := firstboot.Vars{VM: firstboot.VMVars("id", "web-07", "shop", "52:54:00:00:00:01", ""), User: map[string]string{"x": hostile}}
 		raw := "#cloud-config\nruncmd:\n  - \"echo {{var.x}}\"\n  - '{{ var.x }}'\n  - a-{{var.x}}\n  - |\n    block {{var.x}}\npackages: [a]\n"
 		out, err := firstboot.Fill(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: raw}, vars)
 		if err != nil {
@@ -203,7 +203,7 @@ func TestValueStaysWithinItsScalar(t *testing.T) {
 		if require := []any{"echo " + hostile, hostile, "a-" + hostile, "block " + hostile + "\n"}; !cmp.Equal(got["runcmd"], require) || len(got) != 2 {
 			t.Errorf("%q became %q in\n%s", hostile, got["runcmd"], out.UserData)
 		}
-		if err := wrong(out, false); err != nil {
+		if err := checkError(out, false); err != nil {
 			t.Errorf("%q: %v\n%s", hostile, err, out.UserData)
 		}
 
@@ -217,7 +217,7 @@ func TestValueStaysWithinItsScalar(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := wrong(windows, false); err != nil && !strings.Contains(message(err), "not allowed in comments") || strings.Contains(windows.UserData, "<evil/>") {
+		if err := checkError(windows, false); err != nil && !strings.Contains(message(err), "not allowed in comments") || strings.Contains(windows.UserData, "<evil/>") {
 			t.Errorf("%q: %v in\n%s", hostile, err, windows.UserData)
 		}
 
@@ -225,7 +225,7 @@ func TestValueStaysWithinItsScalar(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := wrong(ignition, false); err != nil {
+		if err := checkError(ignition, false); err != nil {
 			t.Errorf("%q: %v in\n%s", hostile, err, ignition.UserData)
 		}
 	}
@@ -252,7 +252,7 @@ func TestMissingVariablesExplained(t *testing.T) {
 			}
 		}
 	}
-	if got := firstboot.Names(cloudInit(fleet.CloudInitForm{Run: []string{"{{var.a}} {{ var.b }} {{var.a}} {{.x}} {{vm.name}}"}})); !cmp.Equal(got, []string{"a", "b"}) {
+	if got := firstboot.UserVariables(cloudInit(fleet.CloudInitForm{Run: []string{"{{var.a}} {{ var.b }} {{var.a}} {{.x}} {{vm.name}}"}})); !cmp.Equal(got, []string{"a", "b"}) {
 		t.Errorf("the variables are %v", got)
 	}
 }
@@ -263,10 +263,10 @@ func TestTemplateAllowsVariablesAsValues(t *testing.T) {
 		Hostname: "{{vm.name}}.example.org", Network: []fleet.FirstBootNIC{{Addresses: []string{"{{var.ip}}/24"}, Gateways: []string{"192.0.2.1"}}},
 		Users: []fleet.FirstUser{{Name: "{{var.user}}", SSHKeys: []string{"{{var.key}}"}}},
 	})
-	if err := wrong(f, true); err != nil {
+	if err := checkError(f, true); err != nil {
 		t.Error(err)
 	}
-	if err := wrong(f, false); err == nil {
+	if err := checkError(f, false); err == nil {
 		t.Error("accepted with variables")
 	}
 }
@@ -277,7 +277,7 @@ func FuzzUserData(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, source, value string) {
 		raw := fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: source}
-		if wrong(raw, true) != nil {
+		if checkError(raw, true) != nil {
 			return
 		}
 		vars := map[string]string{"x": value}
@@ -285,7 +285,7 @@ func FuzzUserData(f *testing.F) {
 		if firstboot.CheckVars(&c, "vars", vars); c.Err() != nil {
 			return
 		}
-		out, err := firstboot.Fill(raw, firstboot.Vars{VM: firstboot.VMVars("id", "web-1", "shop", "52:54:00:00:00:01", "192.0.2.1"), Own: vars})
+		out, err := firstboot.Fill(raw, firstboot.Vars{VM: firstboot.VMVars("id", "web-1", "shop", "52:54:00:00:00:01", "192.0.2.1"), User: vars})
 		if err != nil {
 			return
 		}

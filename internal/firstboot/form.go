@@ -41,14 +41,14 @@ func (in checker) form(at string, f fleet.CloudInitForm) {
 		in.add(at+"packages", "At most %d packages.", fleet.MaxFirstPackages)
 	}
 	for i, p := range f.Packages {
-		in.require(packageForm.MatchString(p), fmt.Sprintf("%spackages[%d]", at, i), p, "%q is no name of a package.", cut(p))
+		in.require(packageForm.MatchString(p), fmt.Sprintf("%spackages[%d]", at, i), p, "%q is no name of a package.", shorten(p))
 	}
 	in.files(at+"files", f.Files)
 	if len(f.Run) > fleet.MaxFirstCommands {
 		in.add(at+"run", "At most %d commands.", fleet.MaxFirstCommands)
 	}
 	for i, line := range f.Run {
-		in.require(strings.TrimSpace(line) != "" && len(line) <= fleet.MaxFirstCommand && text(line), fmt.Sprintf("%srun[%d]", at, i), "",
+		in.require(strings.TrimSpace(line) != "" && len(line) <= fleet.MaxFirstCommand && isText(line), fmt.Sprintf("%srun[%d]", at, i), "",
 			"A command is text of at most %d bytes, and not empty.", fleet.MaxFirstCommand)
 	}
 }
@@ -66,7 +66,7 @@ func (in checker) users(at string, users []fleet.FirstUser) {
 		case seen[u.Name] && u.Name == "":
 			in.add(at+"name", "Name this user: an image has one default user.")
 		case seen[u.Name]:
-			in.add(at+"name", "There are two users %s. Name each once.", cut(u.Name))
+			in.add(at+"name", "There are two users %s. Name each once.", shorten(u.Name))
 		}
 		seen[u.Name] = true
 		if u.Name == "" {
@@ -81,7 +81,7 @@ func (in checker) users(at string, users []fleet.FirstUser) {
 		for k, key := range u.SSHKeys {
 			in.require(isKey(key), fmt.Sprintf("%ssshKeys[%d]", at, k), key, "This is no public key. Give one line such as \"ssh-ed25519 AAAA… name\", without options before it.")
 		}
-		in.require(u.Password == "" || len(u.Password) <= maxPassword && line(u.Password), at+"password", u.Password, "A password is one line of at most %d bytes.", maxPassword)
+		in.require(u.Password == "" || len(u.Password) <= maxPassword && isLine(u.Password), at+"password", u.Password, "A password is one line of at most %d bytes.", maxPassword)
 		in.require(u.PasswordHash == "" || hashForm.MatchString(u.PasswordHash), at+"passwordHash", u.PasswordHash, "Give the hash as crypt(3) writes it, such as $6$…, or the password itself.")
 		if u.Password != "" && u.PasswordHash != "" {
 			in.add(at+"passwordHash", "Give the password or its hash, not both.")
@@ -104,7 +104,7 @@ func (in checker) defaultUser(at string, u fleet.FirstUser) {
 
 // isKey reports whether key is one public key in authorized_keys format, without options.
 func isKey(key string) bool {
-	if len(key) > fleet.MaxFirstKey || !line(key) {
+	if len(key) > fleet.MaxFirstKey || !isLine(key) {
 		return false
 	}
 	_, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(key))
@@ -131,7 +131,7 @@ func (in checker) nic(at string, n fleet.FirstBootNIC) {
 	deferred := false
 	for i, text := range n.Addresses {
 		p, err := netip.ParsePrefix(text)
-		in.require(err == nil && usable(p.Addr()), fmt.Sprintf("%saddresses[%d]", at, i), text, "Give an address with its prefix, such as 192.0.2.10/24 or 2001:db8::10/64.")
+		in.require(err == nil && isUsableAddress(p.Addr()), fmt.Sprintf("%saddresses[%d]", at, i), text, "Give an address with its prefix, such as 192.0.2.10/24 or 2001:db8::10/64.")
 		if deferred = deferred || in.template && variableForm.MatchString(text); err == nil {
 			nets = append(nets, p)
 		}
@@ -140,7 +140,7 @@ func (in checker) nic(at string, n fleet.FirstBootNIC) {
 	for i, text := range n.Gateways {
 		field := fmt.Sprintf("%sgateways[%d]", at, i)
 		a, err := netip.ParseAddr(text)
-		in.require(err == nil && usable(a) && a.Zone() == "", field, text, "Give the gateway's address, such as 192.0.2.1.")
+		in.require(err == nil && isUsableAddress(a) && a.Zone() == "", field, text, "Give the gateway's address, such as 192.0.2.1.")
 		if err != nil {
 			continue
 		}
@@ -158,14 +158,14 @@ func (in checker) nic(at string, n fleet.FirstBootNIC) {
 	}
 	for i, text := range n.DNS {
 		a, err := netip.ParseAddr(text)
-		in.require(err == nil && usable(a), fmt.Sprintf("%sdns[%d]", at, i), text, "Give the address of a DNS server, such as 192.0.2.53.")
+		in.require(err == nil && isUsableAddress(a), fmt.Sprintf("%sdns[%d]", at, i), text, "Give the address of a DNS server, such as 192.0.2.53.")
 	}
 	for i, text := range n.Search {
 		in.require(len(text) <= 253 && hostForm.MatchString(text), fmt.Sprintf("%ssearch[%d]", at, i), text, "Give a domain, such as example.org.")
 	}
 }
 
-func usable(a netip.Addr) bool { return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() }
+func isUsableAddress(a netip.Addr) bool { return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() }
 
 func (in checker) files(at string, files []fleet.FirstFile) {
 	if len(files) > fleet.MaxFirstFiles {
@@ -177,10 +177,10 @@ func (in checker) files(at string, files []fleet.FirstFile) {
 		at := fmt.Sprintf("%s[%d].", at, i)
 		in.require(isPath(f.Path) && f.Path != "/", at+"path", f.Path, "Give the file's absolute path, without \"..\" and doubled slashes.")
 		if seen[f.Path] && f.Path != "" {
-			in.add(at+"path", "There are two files %s. Name each once.", cut(f.Path))
+			in.add(at+"path", "There are two files %s. Name each once.", shorten(f.Path))
 		}
 		seen[f.Path] = true
-		if len(f.Content) > fleet.MaxFirstFile || !text(f.Content) {
+		if len(f.Content) > fleet.MaxFirstFile || !isText(f.Content) {
 			in.add(at+"content", "A file is text of at most %d KiB.", fleet.MaxFirstFile>>10)
 		}
 		in.require(f.Mode == "" || modeForm.MatchString(f.Mode), at+"mode", f.Mode, "Give the mode as three or four octal digits, such as 0644.")
@@ -193,14 +193,14 @@ func isPath(p string) bool {
 }
 
 // text reports whether s is plain text: UTF-8 without control characters, which YAML cannot write.
-func text(s string) bool {
+func isText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f })
 }
 
-func line(s string) bool { return text(s) && !strings.ContainsAny(s, "\n\r") }
+func isLine(s string) bool { return isText(s) && !strings.ContainsAny(s, "\n\r") }
 
 // cut shortens a text for an error message.
-func cut(s string) string {
+func shorten(s string) string {
 	const limit = 40
 	if len(s) <= limit {
 		return s

@@ -11,7 +11,7 @@ import (
 
 // rounds is the number of rounds of SHA-512 crypt. They take some tens of milliseconds of CPU time, which is acceptable
 // even in an emulated guest.
-const rounds = 100_000
+const hashRounds = 100_000
 
 // Hash returns f with its passwords replaced by salted hashes. It does not change f.
 func Hash(f fleet.FirstBoot) (fleet.FirstBoot, error) {
@@ -25,7 +25,7 @@ func Hash(f fleet.FirstBoot) (fleet.FirstBoot, error) {
 		if u.Password == "" {
 			continue
 		}
-		h, err := shacrypt.New(shacrypt.WithVariant(shacrypt.VariantSHA512), shacrypt.WithIterations(rounds))
+		h, err := shacrypt.New(shacrypt.WithVariant(shacrypt.VariantSHA512), shacrypt.WithIterations(hashRounds))
 		if err != nil {
 			return f, fmt.Errorf("hash a password: %w", err)
 		}

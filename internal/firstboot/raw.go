@@ -40,7 +40,7 @@ func (in checker) ignition(field, source string) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		if !slices.Contains(ignitionKeys, key) {
-			in.add(field, "Ignition knows no %s.", cut(key))
+			in.add(field, "Ignition knows no %s.", shorten(key))
 		} else if _, ok := top[key].(map[string]any); !ok {
 			in.add(field, "Ignition takes an object as %s.", key)
 		}
@@ -64,32 +64,32 @@ func readJSON(source string) (map[string]any, error) {
 			_, _ = fmt.Sscan(m[1], &offset) // only digits match
 			at = 1 + strings.Count(source[:min(offset, len(source))], "\n")
 		}
-		return nil, docError{at, "This is no JSON: " + cutTo(strings.TrimPrefix(err.Error(), "jsontext: "), 200) + "."}
+		return nil, docError{at, "This is no JSON: " + shortenTo(strings.TrimPrefix(err.Error(), "jsontext: "), 200) + "."}
 	}
 	top, ok := value.(map[string]any)
 	if !ok {
 		return nil, docError{1, "This is no JSON object. An Ignition configuration is JSON; Butane converts YAML into JSON."}
 	}
-	if deeper(value, maxDepth) {
+	if isDeeper(value, maxDepth) {
 		return nil, docError{0, fmt.Sprintf("This is nested more than %d deep.", maxDepth)}
 	}
 	return top, nil
 }
 
 // deeper reports whether the value is nested deeper than limit levels.
-func deeper(v any, limit int) bool {
+func isDeeper(v any, limit int) bool {
 	if limit < 0 {
 		return true
 	}
 	switch v := v.(type) {
 	case map[string]any:
 		for _, x := range v {
-			if deeper(x, limit-1) {
+			if isDeeper(x, limit-1) {
 				return true
 			}
 		}
 	case []any:
-		return slices.ContainsFunc(v, func(x any) bool { return deeper(x, limit-1) })
+		return slices.ContainsFunc(v, func(x any) bool { return isDeeper(x, limit-1) })
 	}
 	return false
 }
@@ -101,7 +101,7 @@ func (in checker) sysprep(field, source string) {
 		in.add(field, "Give the answer file.")
 	case len(source) > fleet.MaxUserData:
 		in.add(field, "An answer file has at most %d KiB.", fleet.MaxUserData>>10)
-	case !text(source):
+	case !isText(source):
 		in.add(field, "This is no text: it has control characters, or is not UTF-8.")
 	default:
 		if err := checkSysprep(source); err != nil {
@@ -123,10 +123,10 @@ func checkSysprep(source string) error {
 			break
 		}
 		if wrong, ok := errors.AsType[*xml.SyntaxError](err); ok {
-			return docError{wrong.Line, "This is no XML: " + cutTo(wrong.Msg, 200) + "."}
+			return docError{wrong.Line, "This is no XML: " + shortenTo(wrong.Msg, 200) + "."}
 		}
 		if err != nil {
-			return at("This is no XML: %s.", cutTo(strings.TrimPrefix(err.Error(), "xml: "), 200))
+			return at("This is no XML: %s.", shortenTo(strings.TrimPrefix(err.Error(), "xml: "), 200))
 		}
 		switch t := token.(type) {
 		case xml.Directive:
@@ -145,7 +145,7 @@ func checkSysprep(source string) error {
 					return at("The settings have no pass that Windows knows: %s.", strings.Join(sysprepPasses, ", "))
 				}
 			case depth == 2 && t.Name.Local != "servicing" && t.Name.Local != "offlineImage":
-				return at("<unattend> contains <settings>, not <%s>.", cut(t.Name.Local))
+				return at("<unattend> contains <settings>, not <%s>.", shorten(t.Name.Local))
 			}
 		}
 	}

@@ -209,7 +209,7 @@ func TestInvalidFirstBootDataIsRefused(t *testing.T) {
 		t.Errorf("%d refused inputs are tried", len(refused))
 	}
 	for _, r := range refused {
-		got := message(wrong(r.f, false))
+		got := message(checkError(r.f, false))
 		found := false
 		for line := range strings.SplitSeq(got, "\n") {
 			found = found || strings.HasPrefix(line, "firstBoot."+r.field+": ") && strings.Contains(line, r.message)

@@ -30,7 +30,7 @@ const (
 // Vars are the values of {{vm.…}} and {{var.…}}.
 type Vars struct {
 	VM  map[string]string // name, id, project, mac; index and ip if the VM has them
-	Own map[string]string // given by the user for the VM
+	User map[string]string // given by the user for the VM
 }
 
 // VMVars returns a VM's built-in variables. mac and ip are those of its first NIC; empty if it has none.
@@ -63,15 +63,15 @@ func CheckVars(c *fleet.Checks, at string, vars map[string]string) {
 	for name, value := range vars {
 		switch {
 		case !varForm.MatchString(name):
-			c.Add(at, "Variable %q: a name has 1–32 lower-case letters, digits, _ and -, and starts with a letter.", cut(name))
-		case len(value) > maxVar || !line(value):
+			c.Add(at, "Variable %q: a name has 1–32 lower-case letters, digits, _ and -, and starts with a letter.", shorten(name))
+		case len(value) > maxVar || !isLine(value):
 			c.Add(at, "The value of variable %s is one line of at most %d bytes.", name, maxVar)
 		}
 	}
 }
 
 // Names returns the user variables in f, which must have values.
-func Names(f fleet.FirstBoot) []string {
+func UserVariables(f fleet.FirstBoot) []string {
 	data, err := json.Marshal(f)
 	if err != nil {
 		return nil
@@ -146,7 +146,7 @@ func (in filling) replace(at, s string, escape func(string) string) string {
 
 func (in filling) value(at, key string) (string, bool) {
 	if own, is := strings.CutPrefix(key, "var."); is {
-		v, ok := in.vars.Own[own]
+		v, ok := in.vars.User[own]
 		if !ok {
 			in.checks.Add(at, "Give a value for the variable %s.", own)
 		}
@@ -157,14 +157,14 @@ func (in filling) value(at, key string) (string, bool) {
 	if !ok {
 		lacks, known := vmVars[name]
 		if !known {
-			lacks = fmt.Sprintf("There is no variable {{%s}}: a VM has vm.name, vm.id, vm.project, vm.index, vm.mac and vm.ip.", cut(key))
+			lacks = fmt.Sprintf("There is no variable {{%s}}: a VM has vm.name, vm.id, vm.project, vm.index, vm.mac and vm.ip.", shorten(key))
 		}
 		in.checks.Add(at, "%s", lacks)
 	}
 	return v, ok
 }
 
-func same(s string) string { return s }
+func unescaped(s string) string { return s }
 
 func escapeXML(s string) string {
 	var out bytes.Buffer
@@ -191,7 +191,7 @@ func (in filling) form(f fleet.CloudInitForm) (out fleet.CloudInitForm, err erro
 func (in filling) tree(at string, v any) any {
 	switch v := v.(type) {
 	case string:
-		return in.replace(at, v, same)
+		return in.replace(at, v, unescaped)
 	case []any:
 		for i := range v {
 			v[i] = in.tree(fmt.Sprintf("%s[%d]", at, i), v[i])
@@ -227,7 +227,7 @@ func (in filling) nodes(at string, n *yaml.Node) {
 	n.HeadComment, n.LineComment, n.FootComment = "", "", ""
 	if n.Kind == yaml.ScalarNode && variableForm.MatchString(n.Value) {
 		style := n.Style
-		n.SetString(in.replace(at, n.Value, same))
+		n.SetString(in.replace(at, n.Value, unescaped))
 		if style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
 			n.Style = yaml.DoubleQuotedStyle // quoted, so that any value stays a string
 		}

@@ -52,7 +52,7 @@ type document struct {
 // readYAML reads one document. It refuses all that other readers interpret differently or that expands: anchors,
 // aliases, tags, duplicate keys, several documents.
 func readYAML(source string) (document, error) {
-	if !text(source) {
+	if !isText(source) {
 		return document{}, docError{0, "This is no text: it has control characters, or is not UTF-8."}
 	}
 	d := yaml.NewDecoder(strings.NewReader(source))
@@ -82,7 +82,7 @@ func inYAML(err error) error {
 	if m := yamlAt.FindStringSubmatch(err.Error()); m != nil {
 		at, _ = strconv.Atoi(m[1])
 	}
-	return docError{at, "This is no YAML: " + cutTo(yamlAt.ReplaceAllString(err.Error(), ""), 200) + "."}
+	return docError{at, "This is no YAML: " + shortenTo(yamlAt.ReplaceAllString(err.Error(), ""), 200) + "."}
 }
 
 type yamlReader struct{ nodes int }
@@ -97,7 +97,7 @@ func (r *yamlReader) read(n *yaml.Node, depth int) (any, error) {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		return nil, docError{n.Line, "Anchors (&) and aliases (*) are not accepted. Write out the values."}
 	case n.Style&yaml.TaggedStyle != 0:
-		return nil, docError{n.Line, fmt.Sprintf("The tag %s is not accepted. Leave it out.", cut(n.Tag))}
+		return nil, docError{n.Line, fmt.Sprintf("The tag %s is not accepted. Leave it out.", shorten(n.Tag))}
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -131,12 +131,12 @@ func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
 		case key.Kind != yaml.ScalarNode:
 			return nil, docError{key.Line, "A key must be a word. Write a variable such as {{vm.name}} in quotes."}
 		case !ok:
-			return nil, docError{key.Line, fmt.Sprintf("cloud-init does not read the key %s as text. Put the key in quotes.", cut(key.Value))}
+			return nil, docError{key.Line, fmt.Sprintf("cloud-init does not read the key %s as text. Put the key in quotes.", shorten(key.Value))}
 		case name == "<<":
 			return nil, docError{key.Line, "Merge keys (<<) are not accepted. Write out the values."}
 		}
 		if _, twice := out[name]; twice {
-			return nil, docError{key.Line, fmt.Sprintf("The key %s occurs twice.", cut(name))}
+			return nil, docError{key.Line, fmt.Sprintf("The key %s occurs twice.", shorten(name))}
 		}
 		if out[name], err = r.read(value, depth+1); err != nil {
 			return nil, err
@@ -159,19 +159,19 @@ func scalar(n *yaml.Node) (any, error) {
 	case intForm.MatchString(v):
 		whole, ok := new(big.Int).SetString(strings.ReplaceAll(v, "_", ""), 0)
 		if !ok || !whole.IsInt64() {
-			return nil, docError{n.Line, fmt.Sprintf("The number %s is too large or invalid. Put it in quotes.", cut(v))}
+			return nil, docError{n.Line, fmt.Sprintf("The number %s is too large or invalid. Put it in quotes.", shorten(v))}
 		}
 		return whole.Int64(), nil
 	case floatForm.MatchString(v):
 		number, err := strconv.ParseFloat(strings.ReplaceAll(v, "_", ""), 64)
 		if err != nil {
-			return nil, docError{n.Line, fmt.Sprintf("%s is not a supported number. Put it in quotes.", cut(v))}
+			return nil, docError{n.Line, fmt.Sprintf("%s is not a supported number. Put it in quotes.", shorten(v))}
 		}
 		return number, nil
 	case baseForm.MatchString(v):
-		return nil, docError{n.Line, fmt.Sprintf("cloud-init reads %s as a number of base 60. Put it in quotes.", cut(v))}
+		return nil, docError{n.Line, fmt.Sprintf("cloud-init reads %s as a number of base 60. Put it in quotes.", shorten(v))}
 	case timeForm.MatchString(v):
-		return nil, docError{n.Line, fmt.Sprintf("cloud-init reads %s as a date. Put it in quotes.", cut(v))}
+		return nil, docError{n.Line, fmt.Sprintf("cloud-init reads %s as a date. Put it in quotes.", shorten(v))}
 	}
 	return v, nil
 }
@@ -217,7 +217,7 @@ func lineOf(n *yaml.Node, path []string) int {
 	return n.Line
 }
 
-func cutTo(s string, limit int) string {
+func shortenTo(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}

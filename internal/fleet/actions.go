@@ -139,13 +139,13 @@ func (vm VM) whyGuestActionRefused(a Action) string {
 }
 
 // Label returns the action's label on buttons.
-func (a Action) Label() string { return cmp.Or(actionRules[a].label, a.Job().Is().Verb) }
+func (a Action) Label() string { return cmp.Or(actionRules[a].label, a.Job().Info().Verb) }
 
 // Job returns the kind of job that the action queues; empty: none.
 func (a Action) Job() JobKind { return actionRules[a].kind }
 
 // Power returns the power state that the action requests; empty: none.
-func (a Action) Power() Power { return actionRules[a].kind.Is().Power }
+func (a Action) Power() Power { return actionRules[a].kind.Info().Power }
 
 // ActionOf returns the menu action that queues jobs of the kind; empty: none.
 func ActionOf(k JobKind) Action {
@@ -200,17 +200,17 @@ func (v VMView) Allows(a Action) (bool, string) {
 	ok, why := v.Phase.Allows(a)
 	missing := v.missingDisk()
 	switch {
-	case v.Barred != "" && a != ActConsole:
-		return false, v.Barred
+	case v.ChangeRefusal != "" && a != ActConsole:
+		return false, v.ChangeRefusal
 	case ok && a == ActDelete && v.Protection.Protected:
 		return false, "The VM is protected from deletion. Remove the protection first."
 	case ok && slices.Contains(GuestActions, a) && v.Status != nil && v.whyGuestActionRefused(a) != "":
 		return false, v.whyGuestActionRefused(a)
-	case v.Contested() && a != ActConsole:
+	case v.RunsOnTwoHosts() && a != ActConsole:
 		return false, "The VM runs on two hosts at once. No action is possible until someone chooses the host that keeps the VM."
 	case a != ActProtect && (ok || v.Phase == PhaseLost) && v.fault(FaultLost) != nil:
 		return false, v.fault(FaultLost).Text
-	case a == ActStop && (v.Phase == PhaseStopped && v.Attention || v.Phase == PhaseCreating && v.Ordered == Running):
+	case a == ActStop && (v.Phase == PhaseStopped && v.Attention || v.Phase == PhaseCreating && v.RequestedPower == Running):
 		return true, ""
 	case a == ActRestart && ok && (v.Status == nil || v.Status.StartedAt == nil):
 		return false, "The host does not report since when the VM runs, so a restart could not be verified. Shut the VM down, then start it."

@@ -46,8 +46,8 @@ type NICAddresses struct {
 	SeenAt    *time.Time    `json:"seenAt"` // time of the host's inventory
 	Unknown   bool          `json:"unknown,omitempty"`
 	Reserved  string        `json:"reserved,omitempty"` // static lease of the NIC
-	Reserves  bool          `json:"reserves"`           // the network supports static leases
-	WhyNot    string        `json:"whyNot,omitempty"`   // why the network does not
+	SupportsReservations  bool          `json:"reserves"`           // the network supports static leases
+	WhyNoReservations    string        `json:"whyNot,omitempty"`   // why the network does not
 	Others    []MACHolder   `json:"others,omitempty"`   // other VMs with this MAC address
 }
 

@@ -60,12 +60,12 @@ var hostActions = actionTable[HostView]{
 	{ActDelete, func(h HostView) string {
 		remaining := h.VMs
 		if h.Phase == HostUnknown || h.Phase == HostPending { // a lost host never reports the deletion of its VMs
-			remaining -= h.Leaving
+			remaining -= h.Deleting
 		}
 		if remaining == 0 {
 			return ""
 		}
-		return fmt.Sprintf("The host still has %s. Delete them first.", count(remaining, "VM"))
+		return fmt.Sprintf("The host still has %s. Delete them first.", countOf(remaining, "VM"))
 	}},
 }
 
@@ -76,7 +76,7 @@ func (h HostView) Actions() []ActionState         { return hostActions.states(h)
 
 var poolActions = actionTable[Pool]{{ActAssign, whyPoolDeleting}, {ActEdit, whyPoolDeleting}, {ActDelete, whyPoolDeleting}, {ActCredentials, func(p Pool) string {
 	switch {
-	case p.Spec.Kind.Is().Secret == nil:
+	case p.Spec.Kind.Info().Secret == nil:
 		return "Pools of this kind have no credentials."
 	case p.Spec.User == "":
 		return "The pool was created without a user name: its storage needs no credentials."
@@ -182,9 +182,9 @@ func whyUnassigned(h NetworkHost) string {
 	switch {
 	case h.Assigned:
 		return ""
-	case h.Leaving:
+	case h.Releasing:
 		return h.HostName + " is releasing the network."
-	case h.Status != nil && h.Status.Foreign:
+	case h.Status != nil && h.Status.NameTaken:
 		return h.HostName + " has another network of this name, which Quantix did not create."
 	}
 	return "The network is not assigned to " + h.HostName + "."
@@ -201,7 +201,7 @@ var projectActions = actionTable[Project]{
 		if p.VMs == 0 {
 			return ""
 		}
-		return "The project still has " + count(p.VMs, "VM") + ". Delete them first."
+		return "The project still has " + countOf(p.VMs, "VM") + ". Delete them first."
 	}},
 }
 
@@ -211,20 +211,20 @@ func (p Project) Allows(a Action) (bool, string) { return projectActions.allows(
 func (p Project) Actions() []ActionState         { return projectActions.states(p) }
 
 var taskActions = actionTable[Task]{{ActCancel, func(t Task) string {
-	is := t.Kind.Is()
+	is := t.Kind.Info()
 	switch {
 	case t.State.Ended():
 		return "The task has ended."
 	case t.Steps != nil && t.Steps.Queued == 0:
 		return "No step of the task is queued any more."
-	case t.Steps == nil && is.Begun != "" && t.Attempt > 0:
-		return is.Begun
-	case t.Steps == nil && t.State == JobRunning && (is.Stoppable || is.TakenBack):
+	case t.Steps == nil && is.WhyNotCancellableOnceBegun != "" && t.Attempt > 0:
+		return is.WhyNotCancellableOnceBegun
+	case t.Steps == nil && t.State == JobRunning && (is.Stoppable || is.CancelledAtOnce):
 		return ""
 	case t.Steps == nil && t.State == JobRunning:
 		return "The host is already executing the task's job."
 	}
-	return is.Stands
+	return is.WhyNotCancellable
 }}}
 
 // Allows reports whether the task allows the action now; the string is the reason if not.

@@ -11,7 +11,7 @@ func TestHostPoolProjectAndUserActionsRefusedWithReason(t *testing.T) {
 	t.Parallel()
 	gone := time.Now()
 	host := func(phase fleet.HostPhase, vms, leaving int) fleet.HostView {
-		return fleet.HostView{Phase: phase, VMs: vms, Leaving: leaving}
+		return fleet.HostView{Phase: phase, VMs: vms, Deleting: leaving}
 	}
 	poolOn := func(assigned bool, state fleet.PoolState) fleet.PoolHost {
 		return fleet.PoolHost{HostName: "h1", Assigned: assigned, State: state}

@@ -16,7 +16,7 @@ const (
 const FormatOVA = "ova"
 
 // ForeignFormats are disk formats of other products, which are converted on import.
-var ForeignFormats = []string{"vmdk", "vhdx", "vpc", "vdi"}
+var ConvertedFormats = []string{"vmdk", "vhdx", "vpc", "vdi"}
 
 // Appliance describes the VM in a file, as read by the host that has the file: an OVA archive, or one disk in another
 // product's format.
@@ -31,9 +31,9 @@ type Appliance struct {
 	Disks     []ApplianceDisk `json:"disks,omitempty"`
 	NICs      []ApplianceNIC  `json:"nics,omitempty"`
 	// Left lists what the imported VM does not get from the appliance, one sentence each.
-	Left []string `json:"left,omitempty"`
+	NotImported []string `json:"left,omitempty"`
 	// Checks names the checksum algorithm that verifies the archive's files; empty: none.
-	Checks string `json:"checks,omitempty"`
+	ChecksumAlgorithm string `json:"checks,omitempty"`
 	Error  string `json:"error,omitempty"` // why the appliance cannot be imported
 }
 
@@ -55,30 +55,30 @@ type ApplianceNIC struct {
 }
 
 // windows reports whether the guest is Windows, which has no virtio drivers by default.
-func (a Appliance) windows() bool { return a.Family == "windows" }
+func (a Appliance) isWindows() bool { return a.Family == "windows" }
 
 // Bus returns the bus of the disk in the imported VM: SATA if the guest may lack a virtio driver, else virtio (empty).
-func (a Appliance) Bus(d ApplianceDisk) string {
+func (a Appliance) DiskBus(d ApplianceDisk) string {
 	switch {
-	case a.windows(), slices.Contains([]string{"ide", "sata"}, d.Controller):
+	case a.isWindows(), slices.Contains([]string{"ide", "sata"}, d.Controller):
 		return "sata"
 	}
 	return ""
 }
 
 // Model returns the NIC model in the imported VM: e1000e if the guest may lack a virtio driver, else virtio (empty).
-func (a Appliance) Model(n ApplianceNIC) string {
+func (a Appliance) NICModel(n ApplianceNIC) string {
 	switch {
-	case n.Model == "virtio" || n.Model == "" && !a.windows():
+	case n.Model == "virtio" || n.Model == "" && !a.isWindows():
 		return ""
-	case a.windows(), strings.HasPrefix(n.Model, "e1000"), n.Model == "pcnet":
+	case a.isWindows(), strings.HasPrefix(n.Model, "e1000"), n.Model == "pcnet":
 		return "e1000e"
 	}
 	return ""
 }
 
 // Drivers returns the drivers that the guest needs on the new virtual hardware, one sentence each.
-func (a Appliance) Drivers() []string {
+func (a Appliance) RequiredDrivers() []string {
 	var out []string
 	add := func(format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); !slices.Contains(out, text) {
@@ -87,10 +87,10 @@ func (a Appliance) Drivers() []string {
 	}
 	for _, d := range a.Disks {
 		had := ""
-		if d.Controller != "" && d.Controller != a.Bus(d) {
+		if d.Controller != "" && d.Controller != a.DiskBus(d) {
 			had = fmt.Sprintf(" instead of %s", d.Controller)
 		}
-		if a.Bus(d) == "" {
+		if a.DiskBus(d) == "" {
 			add("Disks are on virtio%s: the guest needs virtio_blk in its initramfs (Linux), or viostor (Windows).", had)
 		} else {
 			add("Disks are on SATA%s: the guest needs ahci, which Linux and Windows include.", had)
@@ -98,10 +98,10 @@ func (a Appliance) Drivers() []string {
 	}
 	for _, n := range a.NICs {
 		had := ""
-		if n.Model != "" && n.Model != a.Model(n) {
+		if n.Model != "" && n.Model != a.NICModel(n) {
 			had = fmt.Sprintf(" instead of %s", n.Model)
 		}
-		if a.Model(n) == "" {
+		if a.NICModel(n) == "" {
 			add("NICs are virtio%s: the guest needs virtio_net (Linux), or NetKVM (Windows).", had)
 		} else {
 			add("NICs are e1000e%s: the guest needs e1000e, which Linux and Windows include.", had)
@@ -124,10 +124,10 @@ func (a Appliance) Spec(pool PoolID) VMSpec {
 		s.Firmware = BIOS
 	}
 	for _, d := range a.Disks {
-		s.Disks = append(s.Disks, Disk{PoolID: pool, SizeBytes: d.SizeBytes, Bus: a.Bus(d)})
+		s.Disks = append(s.Disks, Disk{PoolID: pool, SizeBytes: d.SizeBytes, Bus: a.DiskBus(d)})
 	}
 	for _, n := range a.NICs {
-		s.NICs = append(s.NICs, NIC{Model: a.Model(n)})
+		s.NICs = append(s.NICs, NIC{Model: a.NICModel(n)})
 	}
 	return s
 }

@@ -16,7 +16,7 @@ type BulkEdit struct {
 // BulkFields lists the fields that many VMs can share: single values that do not identify one VM.
 func BulkFields() []VMField {
 	return slices.DeleteFunc(slices.Clone(VMFields), func(f VMField) bool {
-		return f.Name == "disks" || f.Name == "nics" || f.Name == "iso" || f.On == Never || len(f.Input.Rows) > 0 || f.Input.Kind == InputFile
+		return f.Name == "disks" || f.Name == "nics" || f.Name == "iso" || f.TakesEffect == WhenNever || len(f.Input.Rows) > 0 || f.Input.Kind == InputFile
 	})
 }
 
@@ -40,7 +40,7 @@ func (e BulkEdit) Check() error {
 			continue
 		}
 		var s VMSpec
-		if err := f.Take(&s, e.Fields[name]); err != nil {
+		if err := f.Decode(&s, e.Fields[name]); err != nil {
 			c.Add("fields."+name, "This is not a valid value for %s.", f.Type)
 		}
 	}
@@ -56,7 +56,7 @@ func bulkField(name string) (VMField, bool) {
 }
 
 // On returns the VM with the edit applied. The edit must have passed Check.
-func (e BulkEdit) On(vm VM) (VM, error) {
+func (e BulkEdit) ApplyTo(vm VM) (VM, error) {
 	labels := maps.Clone(vm.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -74,7 +74,7 @@ func (e BulkEdit) On(vm VM) (VM, error) {
 		if !ok {
 			return vm, Errorf(Invalid, "The field %q cannot be edited for several VMs at once.", shortened(name, 80))
 		}
-		if err := f.Take(&vm.Spec, e.Fields[name]); err != nil {
+		if err := f.Decode(&vm.Spec, e.Fields[name]); err != nil {
 			return vm, Errorf(Invalid, "This is not a valid value for %s.", f.Type)
 		}
 	}

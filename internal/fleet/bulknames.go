@@ -69,7 +69,7 @@ func (s BulkNames) Names(c *Checks, pattern string) []string {
 }
 
 // Words returns the range of names for audit lines and tasks: "web-01 – web-12".
-func (s BulkNames) Words(names []string) string {
+func (s BulkNames) Range(names []string) string {
 	if len(names) == 1 {
 		return names[0]
 	}

@@ -69,9 +69,9 @@ func Compare(left, right VM) []Compared { return compared(editables, left, right
 func CompareTemplate(vm VMView, t TemplateView, v TemplateVersion) []Compared {
 	fields := slices.DeleteFunc(slices.Clone(editables), func(f editable) bool {
 		_, ofSpec := FieldOf(f.name)
-		return !ofSpec || slices.Contains(clearedByBare, f.name)
+		return !ofSpec || slices.Contains(identityFields, f.name)
 	})
-	left, right := vm.Spec.Bare(), v.Spec.Bare()
+	left, right := vm.Spec.WithoutIdentity(), v.Spec.WithoutIdentity()
 	for i, d := range vm.Spec.Disks {
 		left.Disks[i].PoolID, left.Disks[i].SizeBytes = "", vm.DiskBytes(d)
 	}
@@ -122,7 +122,7 @@ type Merged struct {
 	Field, Type       string
 	Was, Mine, Theirs string // as text
 	Both              bool   // changed to different values: a user must choose
-	Take              Side   // the winning value; empty: not chosen yet
+	Winner              Side   // the winning value; empty: not chosen yet
 }
 
 // Merge combines two edits of the VM was: mine, and theirs, which is the current one. chosen is the winning side by
@@ -136,16 +136,16 @@ func Merge(was, mine, theirs VM, chosen map[string]Side) (out VM, fields []Merge
 			continue
 		}
 		one := Merged{Field: f.name, Type: f.typ, Was: f.words(was), Mine: f.words(mine), Theirs: f.words(theirs), Both: w != m && w != t}
-		switch one.Take = chosen[f.name]; {
-		case one.Take == Mine || one.Take == Theirs:
+		switch one.Winner = chosen[f.name]; {
+		case one.Winner == Mine || one.Winner == Theirs:
 		case one.Both:
-			one.Take = ""
+			one.Winner = ""
 		case w != m:
-			one.Take = Mine
+			one.Winner = Mine
 		default:
-			one.Take = Theirs
+			one.Winner = Theirs
 		}
-		if one.Take == Mine {
+		if one.Winner == Mine {
 			f.copy(&out, mine)
 		}
 		fields = append(fields, one)

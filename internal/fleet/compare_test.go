@@ -47,7 +47,7 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 	})}
 	template := fleet.TemplateView{Template: fleet.Template{ProjectID: "shop"}}
 	version := func() fleet.TemplateVersion {
-		s := vm.Spec.Bare()
+		s := vm.Spec.WithoutIdentity()
 		s.Disks[0].ImageID, s.Disks[0].VersionID, s.Disks[0].PoolID, s.Disks[0].SizeBytes = "i", "v", "elsewhere", 0
 		s.NICs[0].AntiSpoofing = nil // the default of the VM's creator
 		return fleet.TemplateVersion{Spec: s, Disks: []fleet.TemplateDisk{{SizeBytes: 3 << 30}}}
@@ -60,7 +60,7 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 		}
 	}
 	for _, f := range fleet.VMFields { // fields that are left out must be empty in a template
-		if !compared[f.Name] && f.Words(vm.Spec.Bare()) != f.Words(fleet.VMSpec{}) {
+		if !compared[f.Name] && f.Words(vm.Spec.WithoutIdentity()) != f.Words(fleet.VMSpec{}) {
 			t.Errorf("%s is not compared", f.Name)
 		}
 	}
@@ -112,13 +112,13 @@ func TestMergeCombinesTwoEdits(t *testing.T) {
 		out, fields := fleet.Merge(was, mine, theirs, c.chosen)
 		open := false
 		for _, f := range fields {
-			open = open || f.Take == ""
+			open = open || f.Winner == ""
 		}
 		if out.Spec.CPUs != c.cpus || out.Labels["env"] != c.env || out.Spec.MemoryMiB != c.memory || open != c.open || len(fields) != 3 || out.Description != "same" {
 			t.Errorf("%s: %+v, fields %+v", name, out, fields)
 		}
 	}
-	if _, fields := fleet.Merge(was, was, theirs, nil); len(fields) != 3 || fields[0].Both || fields[0].Take != fleet.Theirs {
+	if _, fields := fleet.Merge(was, was, theirs, nil); len(fields) != 3 || fields[0].Both || fields[0].Winner != fleet.Theirs {
 		t.Errorf("without own changes: %+v", fields)
 	}
 }

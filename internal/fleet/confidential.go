@@ -21,7 +21,7 @@ type LaunchInfo struct {
 const MaxMeasurement = 256
 
 // Says returns the policy as text.
-func (l LaunchInfo) Says() string {
+func (l LaunchInfo) PolicyText() string {
 	out := fmt.Sprintf("0x%04x", l.Policy)
 	switch {
 	case l.Kind != "sev" && l.Kind != "sev-es":
@@ -33,7 +33,7 @@ func (l LaunchInfo) Says() string {
 }
 
 // NoMemorySnapshot returns why a snapshot cannot include the VM's memory; empty: it can.
-func (s VMSpec) NoMemorySnapshot() string {
+func (s VMSpec) WhyNoMemorySnapshot() string {
 	if s.Security.Confidential == "" {
 		return ""
 	}

@@ -30,7 +30,7 @@ const projectDefaultReason = "default of the project"
 
 // Or fills in defaults that the project's settings lack: the pool with the most free space, and the NAT network among
 // those open to the project. The order of both lists does not matter.
-func (d VMDefaults) Or(project ProjectID, pools []PoolView, networks []NetworkView) VMDefaults {
+func (d VMDefaults) WithFallbacks(project ProjectID, pools []PoolView, networks []NetworkView) VMDefaults {
 	if d.Pool.ID == "" {
 		d.Pool = poolWithMostFreeSpace(pools)
 	} else {
@@ -46,26 +46,26 @@ func (d VMDefaults) Or(project ProjectID, pools []PoolView, networks []NetworkVi
 
 // poolWithMostFreeSpace returns the pool with the most unreserved space, among pools where a host can create disks now.
 func poolWithMostFreeSpace(pools []PoolView) DefaultPool {
-	usable := slices.DeleteFunc(slices.Clone(pools), func(p PoolView) bool { return !p.MakesDisks() || p.Health.Healthy == 0 })
+	usable := slices.DeleteFunc(slices.Clone(pools), func(p PoolView) bool { return !p.SupportsNewDisks() || p.Health.Healthy == 0 })
 	if len(usable) == 0 {
 		return DefaultPool{}
 	}
-	best := slices.MaxFunc(usable, func(a, b PoolView) int { return cmp.Compare(a.Health.free(), b.Health.free()) })
+	best := slices.MaxFunc(usable, func(a, b PoolView) int { return cmp.Compare(a.Health.freeBytes(), b.Health.freeBytes()) })
 	why := "only pool"
 	if len(usable) > 1 {
-		why = "most free space: " + Bytes(max(best.Health.free(), 0))
+		why = "most free space: " + Bytes(max(best.Health.freeBytes(), 0))
 	}
 	return DefaultPool{best.ID, best.Name, why}
 }
 
 // MakesDisks reports whether the pool's kind supports new disks and the pool is not being deleted.
-func (p PoolView) MakesDisks() bool {
-	is := p.Spec.Kind.Is()
-	return p.DeletedAt == nil && (is.Kind == "" || is.Makes)
+func (p PoolView) SupportsNewDisks() bool {
+	is := p.Spec.Kind.Info()
+	return p.DeletedAt == nil && (is.Kind == "" || is.CreatesVolumes)
 }
 
 // free returns the pool's unreserved space in bytes; negative if overcommitted.
-func (h PoolHealth) free() int64 { return h.AvailableBytes - h.ProvisionedBytes }
+func (h PoolHealth) freeBytes() int64 { return h.AvailableBytes - h.ProvisionedBytes }
 
 // networksOpenTo returns the active networks that VMs of the project may use.
 func networksOpenTo(project ProjectID, networks []NetworkView) []NetworkView {
@@ -82,7 +82,7 @@ func (v NetworkView) OpenTo(project ProjectID) bool {
 // natNetwork returns the NAT network: of several, the one on most hosts, then libvirt's network "default". Without a
 // NAT network it returns the only network.
 func natNetwork(networks []NetworkView) DefaultNetwork {
-	nat := slices.DeleteFunc(slices.Clone(networks), func(n NetworkView) bool { return !n.nat() })
+	nat := slices.DeleteFunc(slices.Clone(networks), func(n NetworkView) bool { return !n.usesNAT() })
 	if len(nat) > 1 {
 		hosts := 0
 		for _, n := range nat {
@@ -103,7 +103,7 @@ func natNetwork(networks []NetworkView) DefaultNetwork {
 }
 
 // nat reports whether the network uses NAT, by its spec or, if unmanaged, by its hosts' reports.
-func (v NetworkView) nat() bool {
+func (v NetworkView) usesNAT() bool {
 	if v.Spec != nil {
 		return v.Spec.Mode == NetworkNAT
 	}

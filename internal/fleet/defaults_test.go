@@ -20,7 +20,7 @@ func networkOn(name string, hosts int, forwards ...string) fleet.NetworkView {
 
 func TestDefaultPoolHasMostFreeSpace(t *testing.T) {
 	t.Parallel()
-	of := func(pools ...fleet.PoolView) fleet.DefaultPool { return fleet.VMDefaults{}.Or("shop", pools, nil).Pool }
+	of := func(pools ...fleet.PoolView) fleet.DefaultPool { return fleet.VMDefaults{}.WithFallbacks("shop", pools, nil).Pool }
 	leaving := poolWith("leaving", 1, 9000, 0)
 	leaving.DeletedAt = &leaving.CreatedAt
 	luns := poolWith("luns", 1, 9000, 0)
@@ -36,7 +36,7 @@ func TestDefaultPoolHasMostFreeSpace(t *testing.T) {
 		t.Errorf("without a healthy pool the default is %+v", got)
 	}
 	own := fleet.VMDefaults{Pool: fleet.DefaultPool{ID: "mine", Name: "mine"}}
-	if got := own.Or("shop", []fleet.PoolView{poolWith("m-large", 1, 1229, 0)}, nil).Pool; got.Name != "mine" || got.Why != "default of the project" {
+	if got := own.WithFallbacks("shop", []fleet.PoolView{poolWith("m-large", 1, 1229, 0)}, nil).Pool; got.Name != "mine" || got.Why != "default of the project" {
 		t.Errorf("the project's default pool is %+v", got)
 	}
 }
@@ -44,7 +44,7 @@ func TestDefaultPoolHasMostFreeSpace(t *testing.T) {
 func TestDefaultNetworkIsTheNATNetwork(t *testing.T) {
 	t.Parallel()
 	of := func(networks ...fleet.NetworkView) string {
-		n := fleet.VMDefaults{}.Or("shop", nil, networks).Network
+		n := fleet.VMDefaults{}.WithFallbacks("shop", nil, networks).Network
 		return n.Name + ": " + n.Why
 	}
 	bridge := networkOn("br0", 9, "")
@@ -77,7 +77,7 @@ func TestDefaultNetworkIsTheNATNetwork(t *testing.T) {
 		}
 	}
 	own := fleet.VMDefaults{Network: fleet.DefaultNetwork{ID: "mine", Name: "mine"}}
-	if got := own.Or("shop", nil, []fleet.NetworkView{networkOn("default", 2, "nat")}).Network; got.Name != "mine" || got.Why != "default of the project" {
+	if got := own.WithFallbacks("shop", nil, []fleet.NetworkView{networkOn("default", 2, "nat")}).Network; got.Name != "mine" || got.Why != "default of the project" {
 		t.Errorf("the project's default network is %+v", got)
 	}
 }

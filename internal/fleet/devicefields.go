@@ -39,10 +39,10 @@ const (
 
 // DiskFields are the fields of a disk that an edit changes.
 var DiskFields = []Field[Disk]{
-	choice("bus", "bus", func(d *Disk) *string { return &d.Bus }, Input{Section: SectionDevice, Label: "Bus", Options: DiskBuses, Named: "virtio"}),
-	choice("cache", "cache", func(d *Disk) *string { return &d.Cache }, Input{Section: SectionDevice, Label: "Cache", Options: DiskCaches, Named: "default"}),
-	choice("io", "I/O", func(d *Disk) *string { return &d.IO }, Input{Section: SectionDevice, Label: "I/O", Options: DiskIO, Named: "default"}),
-	choice("discard", "discard", func(d *Disk) *string { return &d.Discard }, Input{Section: SectionDevice, Label: "Discard", Options: Discards, Named: "unmap"}),
+	choice("bus", "bus", func(d *Disk) *string { return &d.Bus }, Input{Section: SectionDevice, Label: "Bus", Options: DiskBuses, DefaultName: "virtio"}),
+	choice("cache", "cache", func(d *Disk) *string { return &d.Cache }, Input{Section: SectionDevice, Label: "Cache", Options: DiskCaches, DefaultName: "default"}),
+	choice("io", "I/O", func(d *Disk) *string { return &d.IO }, Input{Section: SectionDevice, Label: "I/O", Options: DiskIO, DefaultName: "default"}),
+	choice("discard", "discard", func(d *Disk) *string { return &d.Discard }, Input{Section: SectionDevice, Label: "Discard", Options: Discards, DefaultName: "unmap"}),
 	number("bootOrder", "boot order", "", func(d *Disk) *int { return &d.BootOrder }, Input{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
 	text("serial", "serial number", func(d *Disk) *string { return &d.Serial }, Input{Section: SectionDevice, Label: "Serial number"},
 		serialForm, "A serial number has 1–20 letters, digits and _ . + -, and begins with a letter or digit."),
@@ -53,7 +53,7 @@ var DiskFields = []Field[Disk]{
 	})),
 
 	creationOnly(choice("encryption", "encryption", func(d *Disk) *string { return &d.Encryption }, Input{
-		Section: SectionDevice, Label: "Encryption", Options: DiskEncryptions, Named: "none",
+		Section: SectionDevice, Label: "Encryption", Options: DiskEncryptions, DefaultName: "none",
 		Help: "For a new, empty disk. Only its host has the passphrase: the VM cannot migrate and has no snapshots.",
 	})),
 
@@ -71,13 +71,13 @@ var DiskFields = []Field[Disk]{
 	rate("limits.burstIops", "burst", "IOPS", "Burst", func(d *Disk) *int { return &d.Limits.BurstIOPS }),
 	rate("limits.burstKiB", "burst throughput", "KiB/s", "Burst throughput", func(d *Disk) *int { return &d.Limits.BurstKiB }),
 	effectiveNow(number("limits.burstSeconds", "burst length", "second", func(d *Disk) *int { return &d.Limits.BurstSeconds },
-		Input{Section: SectionLimits, Label: "Burst length", Unit: "s", Usual: 1}, 1, MaxBurstSeconds)),
+		Input{Section: SectionLimits, Label: "Burst length", Unit: "s", Default: 1}, 1, MaxBurstSeconds)),
 }
 
 // NICFields are the fields of a NIC that an edit changes, besides its network and its traffic filtering.
 var NICFields = []Field[NIC]{
-	choice("model", "model", func(n *NIC) *string { return &n.Model }, Input{Section: SectionDevice, Label: "Model", Options: NICModels, Named: "virtio"}),
-	number("queues", "queues", "queue", func(n *NIC) *int { return &n.Queues }, Input{Section: SectionDevice, Label: "Queues", Usual: 1}, 1, MaxQueues),
+	choice("model", "model", func(n *NIC) *string { return &n.Model }, Input{Section: SectionDevice, Label: "Model", Options: NICModels, DefaultName: "virtio"}),
+	number("queues", "queues", "queue", func(n *NIC) *int { return &n.Queues }, Input{Section: SectionDevice, Label: "Queues", Default: 1}, 1, MaxQueues),
 	number("bootOrder", "boot order", "", func(n *NIC) *int { return &n.BootOrder }, Input{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
 	effectiveNow(flag("linkDown", "disconnected", func(n *NIC) *bool { return &n.LinkDown }, Input{Section: SectionDevice, Label: "Disconnected"})),
 
@@ -95,17 +95,17 @@ func rate[S any](name, title, unit, label string, at func(*S) *int) Field[S] {
 }
 
 func effectiveNow[S any](f Field[S]) Field[S] {
-	f.On = Now
+	f.TakesEffect = WhenNow
 	return f
 }
 
 func powerOffOnly[S any](f Field[S]) Field[S] {
-	f.On = PowerOff
+	f.TakesEffect = WhenPoweredOff
 	return f
 }
 
 func creationOnly[S any](f Field[S]) Field[S] {
-	f.On = Never
+	f.TakesEffect = WhenNever
 	return f
 }
 
@@ -218,7 +218,7 @@ func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
 
 // hotPlugsCPUs reports whether the running guest can be hot-plugged to the number of vCPUs, or hot-unplugged.
 func (vm VM) hotPlugsCPUs(to VMSpec) bool {
-	return vm.On() && to.CPUs >= cmp.Or(vm.Status.MinCPUs, vm.Status.CPUs) && to.CPUs <= max(vm.Status.CPUs, vm.Status.MaxCPUs)
+	return vm.HasGuest() && to.CPUs >= cmp.Or(vm.Status.MinCPUs, vm.Status.CPUs) && to.CPUs <= max(vm.Status.CPUs, vm.Status.MaxCPUs)
 }
 
 // MemoryStep is the size of hot-plugged memory modules, MiB.
@@ -227,7 +227,7 @@ const MemoryStep = 128
 // hotPlugsMemory reports whether the change of memory can be hot-plugged, or an unplug requested from the running
 // guest. The guest may refuse an unplug, which then stays pending.
 func (vm VM) hotPlugsMemory(to VMSpec) bool {
-	if !vm.On() {
+	if !vm.HasGuest() {
 		return false
 	}
 	more := to.MemoryMiB - vm.Status.MemoryMiB
@@ -244,7 +244,7 @@ func (vm VM) hotPlugsMemory(to VMSpec) bool {
 		less = nodes
 	}
 	if more < 0 {
-		_, ok := GivenBack(vm.Status.Modules, less)
+		_, ok := ModulesToUnplug(vm.Status.Modules, less)
 		return ok
 	}
 	return more%MemoryStep == 0 && to.MemoryMiB <= max(vm.Status.MemoryMiB, vm.Status.MaxMemory)

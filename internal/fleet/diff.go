@@ -15,10 +15,10 @@ import (
 type When string
 
 const (
-	Now      When = "now"
-	NextBoot When = "nextBoot" // at the running guest's next start
-	PowerOff When = "powerOff" // the change is allowed only while the VM is off
-	Never    When = "never"    // no edit can make the change
+	WhenNow      When = "now"
+	WhenNextBoot When = "nextBoot" // at the running guest's next start
+	WhenPoweredOff When = "powerOff" // the change is allowed only while the VM is off
+	WhenNever    When = "never"    // no edit can make the change
 )
 
 // Change is one difference between a VM's current and intended state.
@@ -30,7 +30,7 @@ type Change struct {
 }
 
 // On reports whether the VM has a running or paused guest. Some changes take effect only when it has none.
-func (vm VM) On() bool {
+func (vm VM) HasGuest() bool {
 	return vm.Status != nil && (vm.Status.Power == Running || vm.Status.Power == Paused)
 }
 
@@ -38,7 +38,7 @@ func (vm VM) On() bool {
 func (vm VM) Diff(to VM) []Change {
 	var out []Change
 	add := func(field, format string, args ...any) {
-		out = append(out, Change{field, fmt.Sprintf(format, args...), Now})
+		out = append(out, Change{field, fmt.Sprintf(format, args...), WhenNow})
 	}
 	if vm.Name != to.Name {
 		add("name", "name %s → %s", vm.Name, to.Name)
@@ -49,10 +49,10 @@ func (vm VM) Diff(to VM) []Change {
 	if vm.Description != to.Description {
 		add("description", "description")
 	}
-	for _, c := range vm.Spec.Diff(to.Spec, vm.On()) {
+	for _, c := range vm.Spec.Diff(to.Spec, vm.HasGuest()) {
 		switch f, _ := FieldOf(strings.TrimPrefix(c.Field, "spec.")); {
-		case c.When == Never && vm.withdrawsGrowth(c, to), c.When == NextBoot && f.Live != nil && f.Live(vm, to.Spec):
-			c.When = Now
+		case c.When == WhenNever && vm.cancelsGrowth(c, to), c.When == WhenNextBoot && f.Live != nil && f.Live(vm, to.Spec):
+			c.When = WhenNow
 		}
 		out = append(out, c)
 	}
@@ -65,8 +65,8 @@ func (s VMSpec) Diff(to VMSpec, on bool) []Change {
 	var out []Change
 	for _, f := range VMFields {
 		for _, c := range f.diff(s, to) {
-			if !on && c.When != Never {
-				c.When = Now
+			if !on && c.When != WhenNever {
+				c.When = WhenNow
 			}
 			out = append(out, c)
 		}
@@ -82,17 +82,17 @@ type Field[S any] struct {
 	Same       func(a, b S) bool // equality as far as a host's definition preserves the value
 	Value      func(S) any       // value of the field's JSON type
 	Copy       func(to *S, from S)
-	Take       func(to *S, value []byte) error // parses the JSON of Value and rejects anything else
+	Decode       func(to *S, value []byte) error // parses the JSON of Value and rejects anything else
 	Input      Input                           // form input; no Section: the form has a special input
 	// Reserved: why only operators may set the field, as a clause; empty: everyone who may change the VM
-	Reserved string
+	ReservedReason string
 	// Holds returns the newly set paths of a partly reserved field: "numa[0].nodes"; nil: the whole field is reserved
-	Holds   func(was, want S) []string
+	ReservedPaths   func(was, want S) []string
 	Default func(S) bool // has the default value; nil if the form has its own input
 	// Fixed: why no edit can change the field, with the alternative, as a clause; empty: edits can, or no special text
-	Fixed  string
-	Portal bool // only the portal uses the field, so any agent version supports it
-	On     When // when a change takes effect for a running guest
+	FixedReason  string
+	PortalOnly bool // only the portal uses the field, so any agent version supports it
+	TakesEffect     When // when a change takes effect for a running guest
 
 	same       func(a, b *S) bool     // Same on pointers, for large types
 	changeText func(old, to S) string // text of the change; empty: no change
@@ -101,7 +101,7 @@ type Field[S any] struct {
 }
 
 // Fault returns what is wrong with the field's value in s; empty: nothing.
-func (f Field[S]) Fault(s S) string {
+func (f Field[S]) ValueError(s S) string {
 	var c Checks
 	if f.check != nil {
 		f.check(&c, f.Name, s)
@@ -113,7 +113,7 @@ func (f Field[S]) Fault(s S) string {
 }
 
 // Like is Same on pointers, which avoids copies of large values.
-func (f Field[S]) Like(a, b *S) bool { return f.same(a, b) }
+func (f Field[S]) SameValue(a, b *S) bool { return f.same(a, b) }
 
 // VMField is a field of a VM's spec.
 type VMField struct {
@@ -128,19 +128,19 @@ type VMField struct {
 
 // VMFields are the spec's fields that are stored in a host's definition or acted on by the portal.
 var VMFields = slices.Concat([]VMField{
-	live(VM.hotPlugsCPUs, value("cpus", "vCPUs", NextBoot, func(s *VMSpec) *int { return &s.CPUs },
-		func(n int) string { return count(n, "vCPU") },
+	withLive(VM.hotPlugsCPUs, value("cpus", "vCPUs", WhenNextBoot, func(s *VMSpec) *int { return &s.CPUs },
+		func(n int) string { return countOf(n, "vCPU") },
 		func(a, b int) string { return fmt.Sprintf("%d → %d", a, b) })),
-	live(VM.hotPlugsMemory, value("memoryMiB", "memory", NextBoot, func(s *VMSpec) *int { return &s.MemoryMiB },
+	withLive(VM.hotPlugsMemory, value("memoryMiB", "memory", WhenNextBoot, func(s *VMSpec) *int { return &s.MemoryMiB },
 		func(n int) string { return fmt.Sprintf("%d MiB", n) },
 		func(a, b int) string { return fmt.Sprintf("%d → %d MiB", a, b) })),
-	value("firmware", "firmware", PowerOff, func(s *VMSpec) *Firmware { return &s.Firmware },
+	value("firmware", "firmware", WhenPoweredOff, func(s *VMSpec) *Firmware { return &s.Firmware },
 		func(f Firmware) string { return strings.ToUpper(string(f)) }, nil),
-	list("disks", "disk", Never, func(s *VMSpec) *[]Disk { return &s.Disks },
-		element[Disk]{key: diskKey, definition: diskKey, words: Disk.words, fields: DiskFields, takesEffect: Disk.takesEffect, live: diskGrowthText, changeText: diskChangeText}),
-	list("nics", "NIC", Now, func(s *VMSpec) *[]NIC { return &s.NICs },
+	list("disks", "disk", WhenNever, func(s *VMSpec) *[]Disk { return &s.Disks },
+		element[Disk]{key: diskKey, definition: diskKey, words: Disk.text, fields: DiskFields, takesEffect: Disk.takesEffect, live: diskGrowthText, changeText: diskChangeText}),
+	list("nics", "NIC", WhenNow, func(s *VMSpec) *[]NIC { return &s.NICs },
 		element[NIC]{key: nicKey, definition: nicReported, words: func(n NIC) string { return strings.TrimSpace(n.MAC+" on "+nicOn(n)) + nicFilterText(n) }, fields: NICFields, live: nicFilterChangeText}),
-	value("iso", "CD-ROM", Now, func(s *VMSpec) **Volref { return &s.ISO },
+	value("iso", "CD-ROM", WhenNow, func(s *VMSpec) **Volref { return &s.ISO },
 		func(v *Volref) string {
 			if v == nil {
 				return "none"
@@ -168,7 +168,7 @@ func FieldOf(name string) (VMField, bool) {
 }
 
 // live sets the condition under which a change takes effect in a running guest at once.
-func live(takes func(vm VM, to VMSpec) bool, f VMField) VMField {
+func withLive(takes func(vm VM, to VMSpec) bool, f VMField) VMField {
 	f.Live = takes
 	return f
 }
@@ -185,7 +185,7 @@ func value[T any](name, title string, on When, at func(*VMSpec) *T, words func(T
 func vmField(f Field[VMSpec]) VMField {
 	return VMField{Field: f, diff: func(old, to VMSpec) []Change {
 		if words := f.changeText(old, to); words != "" {
-			return []Change{{"spec." + f.Name, f.Type + " " + words, f.On}}
+			return []Change{{"spec." + f.Name, f.Type + " " + words, f.TakesEffect}}
 		}
 		return nil
 	}}
@@ -197,11 +197,11 @@ func valueAs[S, T any](name, title string, on When, at func(*S) *T, words func(T
 	like := func(a, b *S) bool { return equal(*at(a), *at(b)) }
 	same := func(a, b S) bool { return like(&a, &b) }
 	return Field[S]{
-		Name: name, Type: title, On: on, Same: same, same: like,
+		Name: name, Type: title, TakesEffect: on, Same: same, same: like,
 		Words: func(s S) string { return words(get(s)) },
 		Value: func(s S) any { return get(s) },
 		Copy:  func(to *S, from S) { *at(to) = get(from) },
-		Take:  func(to *S, value []byte) error { return take(at(to), value) },
+		Decode:  func(to *S, value []byte) error { return decodeStrict(at(to), value) },
 		changeText: func(old, to S) string {
 			if same(old, to) {
 				return ""
@@ -212,7 +212,7 @@ func valueAs[S, T any](name, title string, on When, at func(*S) *T, words func(T
 }
 
 // take decodes JSON into a new value. Absent fields become zero, unknown ones are an error.
-func take[T any](to *T, value []byte) error {
+func decodeStrict[T any](to *T, value []byte) error {
 	var v T
 	read := json.NewDecoder(bytes.NewReader(value))
 	read.DisallowUnknownFields()
@@ -237,7 +237,7 @@ type element[T any] struct {
 	changeText func(old, to T) string
 }
 
-func (e element[T]) change(old, to T) string {
+func (e element[T]) changeOf(old, to T) string {
 	if e.changeText != nil {
 		return e.changeText(old, to)
 	}
@@ -246,13 +246,13 @@ func (e element[T]) change(old, to T) string {
 
 // fieldsChanged returns the changed fields as text and when they take effect. rest is old with the fields of to.
 func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when When) {
-	rest, when = old, Now
+	rest, when = old, WhenNow
 	var all []string
 	for _, f := range e.fields {
 		if change := f.changeText(old, to); change != "" {
 			all = append(all, f.Type+" "+change)
-			if f.On != Now {
-				when = f.On
+			if f.TakesEffect != WhenNow {
+				when = f.TakesEffect
 			}
 		}
 		f.Copy(&rest, to)
@@ -287,8 +287,8 @@ func list[T any](name, title string, on When, at func(*VMSpec) *[]T, e element[T
 		return -1
 	}
 	replaced := on
-	if on == Now {
-		replaced = NextBoot
+	if on == WhenNow {
+		replaced = WhenNextBoot
 	}
 	if e.takesEffect == nil {
 		e.takesEffect = func(T) When { return on }
@@ -313,9 +313,9 @@ func list[T any](name, title string, on When, at func(*VMSpec) *[]T, e element[T
 			switch {
 			case reflect.DeepEqual(rest, v):
 			case e.live != nil && e.live(rest, v) != "":
-				add(at, Now, e.live(rest, v))
+				add(at, WhenNow, e.live(rest, v))
 			default:
-				add(at, replaced, e.change(rest, v))
+				add(at, replaced, e.changeOf(rest, v))
 			}
 		}
 		for k, v := range was {
@@ -344,23 +344,23 @@ func list[T any](name, title string, on When, at func(*VMSpec) *[]T, e element[T
 		return true
 	}
 	return VMField{diff: diff, Field: Field[VMSpec]{
-		Name: name, Type: title + "s", On: on,
+		Name: name, Type: title + "s", TakesEffect: on,
 		Same: func(a, b VMSpec) bool { return like(&a, &b) }, same: like,
 		Words: func(s VMSpec) string {
 			var all []string
 			for _, v := range get(s) {
-				all = append(all, e.words(v)+e.set(v))
+				all = append(all, e.words(v)+e.nonDefaultText(v))
 			}
 			return cmp.Or(strings.Join(all, ", "), "none")
 		},
 		Value: func(s VMSpec) any { return append([]T{}, get(s)...) }, // JSON needs [] for an empty list, not null
 		Copy:  func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(get(from)) },
-		Take:  func(to *VMSpec, value []byte) error { return take(at(to), value) },
+		Decode:  func(to *VMSpec, value []byte) error { return decodeStrict(at(to), value) },
 	}}
 }
 
 // set returns the non-default fields of the element as text in parentheses.
-func (e element[T]) set(v T) string {
+func (e element[T]) nonDefaultText(v T) string {
 	var all []string
 	for _, f := range e.fields {
 		if !f.Default(v) {
@@ -391,7 +391,7 @@ func nicOn(n NIC) string {
 	return "network " + n.Network
 }
 
-func count(n int, what string) string {
+func countOf(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

@@ -61,7 +61,7 @@ func TestDiffDescribesChangesAndWhenTheyApply(t *testing.T) {
 			t.Errorf("the difference is %q, want %q", got, want)
 		}
 		for _, c := range old.Diff(to, false) {
-			if c.When != fleet.Now && c.When != fleet.Never {
+			if c.When != fleet.WhenNow && c.When != fleet.WhenNever {
 				t.Errorf("change of a stopped VM: %+v", c)
 			}
 		}
@@ -189,7 +189,7 @@ func TestHotUnplugOfAddedCPUsAndModulesTakesEffectNow(t *testing.T) {
 func TestPendingChangesAreDescribed(t *testing.T) {
 	t.Parallel()
 	vm := fleet.VM{Spec: fleet.VMSpec{CPUs: 2, MemoryMiB: 512}}
-	if got := vm.Waiting(); got != nil {
+	if got := vm.NextStartChanges(); got != nil {
 		t.Errorf("of a VM that was never reported: %q", got)
 	}
 	vm.Status = &fleet.VMStatus{
@@ -201,18 +201,18 @@ func TestPendingChangesAreDescribed(t *testing.T) {
 		"name", "vCPUs (an emulated guest cannot unplug vCPUs)", "memory (only complete memory modules hot-plugged since the guest's start can be unplugged)",
 		"disks", "usb/046d:c52b (the guest has not released it)", "pci/0000:41:00.0 (the guest has not released it)", "maximum vCPUs",
 	}
-	if got := vm.Waiting(); !slices.Equal(got, want) {
+	if got := vm.NextStartChanges(); !slices.Equal(got, want) {
 		t.Errorf("waiting is\n%q, want\n%q", got, want)
 	}
-	if got := vm.Status.StillHeld(); got != "The guest did not release usb/046d:c52b and pci/0000:41:00.0; they are removed at the next start." {
+	if got := vm.Status.PendingUnplugText(); got != "The guest did not release usb/046d:c52b and pci/0000:41:00.0; they are removed at the next start." {
 		t.Errorf("the task ends with %q", got)
 	}
 	vm.Status.PendingUnplug = vm.Status.PendingUnplug[:1]
-	if got := vm.Status.StillHeld(); got != "The guest did not release usb/046d:c52b; it is removed at the next start." {
+	if got := vm.Status.PendingUnplugText(); got != "The guest did not release usb/046d:c52b; it is removed at the next start." {
 		t.Errorf("the task ends with %q", got)
 	}
 	vm.Status.Accelerator = "kvm"
-	if got := vm.Waiting()[1]; got != "vCPUs (only vCPUs hot-plugged since the guest's start can be unplugged)" {
+	if got := vm.NextStartChanges()[1]; got != "vCPUs (only vCPUs hot-plugged since the guest's start can be unplugged)" {
 		t.Errorf("with KVM: %q", got)
 	}
 }

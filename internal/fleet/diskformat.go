@@ -30,11 +30,11 @@ func (d Disk) IsQcow2() bool {
 
 // VolumeNamed returns the name of a new volume of the disk in a pool of that kind, with the suffix of its format.
 func (d Disk) VolumeNamed(name string, kind PoolKind) string {
-	return strings.TrimSuffix(name, ".qcow2") + d.ending(kind)
+	return strings.TrimSuffix(name, ".qcow2") + d.formatSuffix(kind)
 }
 
-func (d Disk) ending(kind PoolKind) string {
-	if !kind.Is().Files {
+func (d Disk) formatSuffix(kind PoolKind) string {
+	if !kind.Info().FilePool {
 		return "." + Raw
 	}
 	return "." + d.FileFormat()
@@ -42,7 +42,7 @@ func (d Disk) ending(kind PoolKind) string {
 
 // CheckVolume adds an error at field if a new volume of the disk cannot have the name in a pool of that kind.
 func (d Disk) CheckVolume(c *Checks, field, name string, kind PoolKind) {
-	if ending := d.ending(kind); !volumeForm.MatchString(name) || !strings.HasSuffix(name, ending) {
+	if ending := d.formatSuffix(kind); !volumeForm.MatchString(name) || !strings.HasSuffix(name, ending) {
 		c.Add(field, "A disk name has letters, digits and . _ -, at most 200 characters, and ends in %s.", ending)
 	}
 }

@@ -4,10 +4,10 @@ package fleet
 const MaxMoveRate = 100 << 30
 
 // LeastMoveRate is the lowest rate limit of a disk migration, bytes per second.
-const LeastMoveRate = 1 << 20
+const MinMoveRate = 1 << 20
 
 // MoveOrder holds the parameters of a disk migration: the disk and its target volume.
-type MoveOrder struct {
+type MoveParams struct {
 	Disk      Volref `json:"disk"`
 	To        Volref `json:"to"`
 	RateBytes int64  `json:"rateBytes,omitempty"` // maximum bytes per second; 0: unlimited
@@ -17,7 +17,7 @@ type MoveOrder struct {
 
 // MovingDisk is a disk with a running or queued migration.
 type MovingDisk struct {
-	MoveOrder
+	MoveParams
 	Task     TaskID   `json:"task"`
 	State    JobState `json:"state"`
 	Progress int      `json:"progress"`
@@ -26,7 +26,7 @@ type MovingDisk struct {
 
 // CheckMoveRate adds an error at field if the rate limit is out of bounds.
 func CheckMoveRate(c *Checks, field string, bytes int64) {
-	if bytes != 0 && (bytes < LeastMoveRate || bytes > MaxMoveRate) {
+	if bytes != 0 && (bytes < MinMoveRate || bytes > MaxMoveRate) {
 		c.Add(field, "A rate limit must be between 1 MiB/s and 100 GiB/s. Leave the field empty for no limit.")
 	}
 }
@@ -49,8 +49,8 @@ func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 		return false, "The VM runs without a definition. Reapply the definition first."
 	case v.disksDrifted():
 		return false, "The VM's disks were changed on the host. Accept the drift or reapply first."
-	case v.HeldBySnapshots() != "":
-		return false, v.HeldBySnapshots()
+	case v.WhySnapshotsBlock() != "":
+		return false, v.WhySnapshotsBlock()
 	case d.Encryption != "":
 		return false, "The disk is encrypted with a passphrase that only its host has, so it cannot be copied."
 	case d.whyRawNotCopied() != "":
@@ -85,5 +85,5 @@ type MoveTarget struct {
 	FreeBytes int64  `json:"freeBytes"` // bytes not reserved by any volume
 	Allowed   bool   `json:"allowed"`
 	Reason    string `json:"reason,omitempty"` // why the migration is not allowed
-	Room      bool   `json:"room,omitempty"`   // only space is missing; a user who may overcommit can ignore that
+	LacksOnlySpace      bool   `json:"room,omitempty"`   // only space is missing; a user who may overcommit can ignore that
 }

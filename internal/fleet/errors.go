@@ -60,13 +60,13 @@ const MaxFaults = 100
 // Checks collects field errors. Err returns nil if there are none.
 type Checks struct {
 	fields []FieldError
-	more   int // errors beyond MaxFaults, only counted
+	uncounted   int // errors beyond MaxFaults, only counted
 }
 
 // Add adds an error of one field.
 func (c *Checks) Add(field, format string, args ...any) {
 	if len(c.fields) == MaxFaults {
-		c.more++
+		c.uncounted++
 		return
 	}
 	c.fields = append(c.fields, FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
@@ -80,11 +80,11 @@ func (c *Checks) Err() error {
 	case 1:
 		return &Error{Code: Invalid, Message: c.fields[0].Message, Fields: c.fields}
 	}
-	return &Error{Code: Invalid, Message: fmt.Sprintf("%d fields need a correction.", len(c.fields)+c.more), Fields: c.fields}
+	return &Error{Code: Invalid, Message: fmt.Sprintf("%d fields need a correction.", len(c.fields)+c.uncounted), Fields: c.fields}
 }
 
 // Under returns err with prefix trimmed from its field paths, for a value that was checked inside a larger object.
-func Under(err error, prefix string) error {
+func TrimFieldPrefix(err error, prefix string) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || len(e.Fields) == 0 {
 		return err

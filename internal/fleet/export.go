@@ -7,14 +7,14 @@ import (
 )
 
 // ExportLife is how long an exported file stays in its pool for download.
-const ExportLife = 48 * time.Hour
+const ExportLifetime = 48 * time.Hour
 
 // MaxExports is the maximum number of stored exports of one project.
 const MaxExports = 10
 
 // ExportOrder is the content of an archive. Its appliance contains no secrets of the VM: no first-boot data, keys or
 // MAC addresses.
-type ExportOrder struct {
+type ExportParams struct {
 	Appliance Appliance `json:"appliance"` // the Member fields of its disks are the file names in the archive
 	Disks     []Volref  `json:"disks"`     // in the order of the appliance's disks
 }
@@ -98,7 +98,7 @@ func ApplianceOf(v VMView, networks []string) Appliance {
 }
 
 // NotExported lists what the export of a VM does not contain, one sentence each.
-func NotExported(v VMView) []string {
+func MissingFromExport(v VMView) []string {
 	out := []string{"Snapshots, MAC addresses, security groups, limits and policies: the imported VM gets its own."}
 	if v.Spec.FirstBoot != (VMFirstBoot{}) {
 		out = append(out, "The first-boot data (users, keys, passwords).")
@@ -126,9 +126,9 @@ func (v VMView) AllowsExport() (bool, string) {
 		return false, why
 	case len(v.Spec.Disks) == 0:
 		return false, "The VM has no disk to export."
-	case v.HeldBySnapshots() != "":
+	case v.WhySnapshotsBlock() != "":
 		return false, "The VM has snapshots. Delete them first, or clone the VM and export the clone."
-	case v.CopiedFromSnapshot():
+	case v.NeedsTemporarySnapshot():
 		return false, "The VM is on. Shut it down first, or clone it and export the clone."
 	}
 	return true, ""

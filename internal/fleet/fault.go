@@ -39,7 +39,7 @@ func (f Fault) Word() string {
 
 // Plain returns the status for users who may not see hosts: faults and drift without the host's names, paths and
 // messages.
-func (vm VM) Plain() *VMStatus {
+func (vm VM) PlainStatus() *VMStatus {
 	if vm.Status == nil {
 		return nil
 	}

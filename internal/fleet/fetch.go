@@ -40,7 +40,7 @@ func ParseDownload(address string, checked bool) (*url.URL, error) {
 	switch {
 	case len(address) > MaxURL:
 		return nil, Errorf(Invalid, "An address has at most %d characters.", MaxURL)
-	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" || !plain(address) || strings.ContainsAny(address, " \\"):
+	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" || !isPlainText(address) || strings.ContainsAny(address, " \\"):
 		return nil, Errorf(Invalid, "Enter the complete address, such as https://example.org/image.qcow2.")
 	case u.User != nil:
 		return nil, Errorf(Invalid, "The address must not contain a user name or password, because requests are stored. Serve the file without a password, or copy it into the pool's directory.")

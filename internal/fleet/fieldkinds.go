@@ -11,13 +11,13 @@ import (
 
 // portalOnly marks a field that only the portal uses. A change takes effect at once.
 func portalOnly(f Field[VMSpec]) Field[VMSpec] {
-	f.Portal = true
+	f.PortalOnly = true
 	return effectiveNow(f)
 }
 
 // rowsOf builds a field with ordered rows. It has a form section of its own and takes effect at once.
 func rowsOf[T comparable](name, title string, at func(*VMSpec) *[]T, words func([]T) string, check func(c *Checks, field string, s VMSpec)) Field[VMSpec] {
-	f := valueAs(name, title, Now, at, words, func(a, b []T) string { return words(a) + " → " + words(b) }, slices.Equal[[]T])
+	f := valueAs(name, title, WhenNow, at, words, func(a, b []T) string { return words(a) + " → " + words(b) }, slices.Equal[[]T])
 	f.Copy = func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(*at(&from)) }
 	f.Default = func(s VMSpec) bool { return len(*at(&s)) == 0 }
 	f.Input.Label = strings.ToUpper(title[:1]) + title[1:]
@@ -27,15 +27,15 @@ func rowsOf[T comparable](name, title string, at func(*VMSpec) *[]T, words func(
 
 // reserved marks a field that only operators may set. Everyone who may change the VM may reset the field to the
 // default.
-func reserved[S any](why string, f Field[S]) Field[S] {
-	f.Reserved = why
+func operatorOnly[S any](why string, f Field[S]) Field[S] {
+	f.ReservedReason = why
 	return f
 }
 
 // reservedAbove marks a number as reserved only above maximum; why is a clause.
-func reservedAbove(maximum int, why string, at func(VMSpec) int, f Field[VMSpec]) Field[VMSpec] {
-	f.Reserved = why
-	f.Holds = func(was, want VMSpec) []string {
+func operatorOnlyAbove(maximum int, why string, at func(VMSpec) int, f Field[VMSpec]) Field[VMSpec] {
+	f.ReservedReason = why
+	f.ReservedPaths = func(was, want VMSpec) []string {
 		if n := at(want); n > maximum && n != at(was) {
 			return []string{f.Name}
 		}
@@ -45,13 +45,13 @@ func reservedAbove(maximum int, why string, at func(VMSpec) int, f Field[VMSpec]
 }
 
 // fixed marks a field that no edit changes; why is a clause.
-func fixed[S any](why string, f Field[S]) Field[S] {
-	f.On, f.Fixed = Never, why
+func neverEditable[S any](why string, f Field[S]) Field[S] {
+	f.TakesEffect, f.FixedReason = WhenNever, why
 	return f
 }
 
 // Says returns a value as text: an option's text, or the value with its unit.
-func (in Input) Says(v string) string {
+func (in Input) ValueText(v string) string {
 	switch {
 	case in.Kind == InputFlag:
 		return "on"
@@ -62,7 +62,7 @@ func (in Input) Says(v string) string {
 }
 
 // SaysDefault returns the text of an unset field; empty: it has none.
-func (in Input) SaysDefault() string {
+func (in Input) DefaultText() string {
 	if in.Kind == InputFlag {
 		return "off"
 	}
@@ -71,7 +71,7 @@ func (in Input) SaysDefault() string {
 
 // formField builds a field with a form input. A running guest gets a change at its next start.
 func formField[S any, T comparable](name, title string, at func(*S) *T, words func(T) string, in Input, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
-	f := valueAs(name, title, NextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)
+	f := valueAs(name, title, WhenNextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)
 	f.Input = in
 	f.Default = func(s S) bool { var zero T; return equal(*at(&s), zero) }
 	f.check = func(c *Checks, field string, s S) {
@@ -95,8 +95,8 @@ func number[S any](name, title, unit string, at func(*S) *int, in Input, minimum
 		case in.Unit != "":
 			return fmt.Sprint(n, " ", in.Unit)
 		}
-		return count(n, unit)
-	}, in, func(a, b int) bool { return cmp.Or(a, in.Usual) == cmp.Or(b, in.Usual) }, func(c *Checks, field string, n int) {
+		return countOf(n, unit)
+	}, in, func(a, b int) bool { return cmp.Or(a, in.Default) == cmp.Or(b, in.Default) }, func(c *Checks, field string, n int) {
 		if n < minimum || n > maximum {
 			c.Add(field, "Enter a whole number from %d to %d, or leave the field empty.", minimum, maximum)
 		}
@@ -121,22 +121,22 @@ func choice[S any](name, title string, at func(*S) *string, in Input) Field[S] {
 			for _, o := range in.Options[1:] {
 				all = append(all, o.Value)
 			}
-			if in.Named != "" {
-				all = append(all, in.Named)
+			if in.DefaultName != "" {
+				all = append(all, in.DefaultName)
 			}
 			c.Add(field, "Choose one of %s, or leave the field empty.", strings.Join(all, ", "))
 		}
 	})
-	if in.Named == "" {
+	if in.DefaultName == "" {
 		return f
 	}
 	f.plain = func(s *S) {
-		if *at(s) == in.Named {
+		if *at(s) == in.DefaultName {
 			*at(s) = ""
 		}
 	}
-	decode := f.Take
-	f.Take = func(to *S, value []byte) error {
+	decode := f.Decode
+	f.Decode = func(to *S, value []byte) error {
 		err := decode(to, value)
 		f.plain(to)
 		return err

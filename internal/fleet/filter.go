@@ -30,7 +30,7 @@ type FilterKeys []FilterKey
 type Term struct {
 	Key string
 	Not bool
-	Any []Match
+	Alternatives []Match
 }
 
 // Match is one alternative of a term.
@@ -200,7 +200,7 @@ func (keys FilterKeys) term(w filterWord) (Term, error) {
 	if !found {
 		p := w.pattern()
 		p = append(append(Pattern{""}, p...), "")
-		t.Key, t.Any = "name", []Match{{Pattern: p}}
+		t.Key, t.Alternatives = "name", []Match{{Pattern: p}}
 		return t, nil
 	}
 	t.Key = strings.ToLower(key.String())
@@ -214,45 +214,45 @@ func (keys FilterKeys) term(w filterWord) (Term, error) {
 		if len(alternative.text) == 0 {
 			return t, filterError("In %q a value is missing. Write %s:value, or %s:one,two.", term, t.Key, t.Key)
 		}
-		t.Any = append(t.Any, Match{Pattern: alternative.pattern()})
+		t.Alternatives = append(t.Alternatives, Match{Pattern: alternative.pattern()})
 		if t.Key == "label" {
-			if err := t.labelled(alternative); err != nil {
+			if err := t.parseLabel(alternative); err != nil {
 				return t, err
 			}
 		}
 	}
-	if len(t.Any) > maxAlternatives {
+	if len(t.Alternatives) > maxAlternatives {
 		return t, filterError("%s: has more than %d values.", t.Key, maxAlternatives)
 	}
-	return t, keys[i].choose(&t)
+	return t, keys[i].expandValues(&t)
 }
 
 // labelled parses the newest alternative as a label: key=value, a further value for the previous key, or a key alone.
-func (t *Term) labelled(w filterWord) error {
-	m := &t.Any[len(t.Any)-1]
+func (t *Term) parseLabel(w filterWord) error {
+	m := &t.Alternatives[len(t.Alternatives)-1]
 	key, value, found := w.cut('=')
 	switch {
 	case found && len(key.text) == 0:
 		return filterError("In %q the label's key is missing. Write label:key=value.", "label:"+w.String())
 	case found:
 		m.Label, m.Pattern = key.String(), value.pattern()
-	case len(t.Any) > 1 && !t.Any[len(t.Any)-2].anything():
-		m.Label = t.Any[len(t.Any)-2].Label
+	case len(t.Alternatives) > 1 && !t.Alternatives[len(t.Alternatives)-2].matchesAll():
+		m.Label = t.Alternatives[len(t.Alternatives)-2].Label
 	default:
 		m.Label, m.Pattern = w.String(), Pattern{"", ""}
 	}
 	return nil
 }
 
-func (p Pattern) anything() bool { return len(p) == 2 && p[0] == "" && p[1] == "" }
+func (p Pattern) matchesAll() bool { return len(p) == 2 && p[0] == "" && p[1] == "" }
 
 // choose replaces patterns by the matching values, for keys with a fixed set of values.
-func (k FilterKey) choose(t *Term) error {
+func (k FilterKey) expandValues(t *Term) error {
 	if k.Values == nil {
 		return nil
 	}
 	var chosen []Match
-	for _, m := range t.Any {
+	for _, m := range t.Alternatives {
 		found := false
 		for _, v := range k.Values {
 			if m.Lower().Matches(strings.ToLower(v)) {
@@ -263,7 +263,7 @@ func (k FilterKey) choose(t *Term) error {
 			return filterError("%s:%s matches nothing. Values: %s.", k.Key, strings.Join(m.Pattern, "*"), strings.Join(k.Values, ", "))
 		}
 	}
-	t.Any = chosen
+	t.Alternatives = chosen
 	return nil
 }
 

@@ -16,7 +16,7 @@ var (
 		{"mac", "a MAC address of the VM", nil},
 		{"address", "an IP address of the VM", nil},
 	}
-	FoundKeys = FilterKeys{
+	DiscoveredKeys = FilterKeys{
 		{"name", "part of the name", nil},
 		{"host", "name of the VM's host", nil},
 		{"phase", "the VM's phase", []string{
@@ -55,7 +55,7 @@ var (
 	}
 	TaskKeys = FilterKeys{
 		{"state", "the task's state", texts([]JobState{JobQueued, JobRunning, JobDone, JobFailed, JobCancelled, JobUnknown})},
-		{"kind", "the kind of task", texts(KindsWhere(func(k Kind) bool { return !k.Aside }))},
+		{"kind", "the kind of task", texts(KindsWhere(func(k JobKindInfo) bool { return !k.Background }))},
 		{"target", "name of the VM or pool, or vm:<id>", nil},
 		{"host", "name of the host that executes the task", nil},
 		{"who", "who requested the task; me: yourself", nil},

@@ -133,7 +133,7 @@ func (k FirstBootKind) Words() string {
 func (k FirstBootKind) ByCloudInit() bool { return k == CloudInit || k == CloudConfig }
 
 // Raw reports whether the content is text as entered by the user.
-func (k FirstBootKind) Raw() bool { return k == CloudConfig || k == Ignition || k == Sysprep }
+func (k FirstBootKind) IsText() bool { return k == CloudConfig || k == Ignition || k == Sysprep }
 
 // Known reports whether the kind exists; the empty kind (none) does, too.
 func (k FirstBootKind) Known() bool {
@@ -153,7 +153,7 @@ func (f VMFirstBoot) check(c *Checks, field string) {
 
 // firstBoot builds the spec's field for guest initialization. The VM form excludes the field, which has its own form.
 func firstBoot() Field[VMSpec] {
-	f := valueAs("firstBoot", "first boot", NextBoot, func(s *VMSpec) *VMFirstBoot { return &s.FirstBoot }, VMFirstBoot.Words,
+	f := valueAs("firstBoot", "first boot", WhenNextBoot, func(s *VMSpec) *VMFirstBoot { return &s.FirstBoot }, VMFirstBoot.Words,
 		func(a, b VMFirstBoot) string {
 			if a.Kind == b.Kind {
 				return a.Kind.Words() + " replaced"

@@ -16,7 +16,7 @@ func diskGrowthText(old, to Disk) string {
 }
 
 // words returns the disk's text as pages show it.
-func (d Disk) words() string {
+func (d Disk) text() string {
 	if d.Volume == "" {
 		return "of " + Bytes(d.SizeBytes)
 	}
@@ -25,14 +25,14 @@ func (d Disk) words() string {
 
 // takesEffect returns when a running guest gets or loses the disk.
 func (d Disk) takesEffect() When {
-	if d.Plugs() {
-		return Now
+	if d.HotPlugs() {
+		return WhenNow
 	}
-	return NextBoot
+	return WhenNextBoot
 }
 
 // Plugs reports whether the disk supports hot-plug and hot-unplug; disks on other buses do not.
-func (d Disk) Plugs() bool { return d.Bus == "" || d.Bus == "scsi" || d.Bus == "usb" }
+func (d Disk) HotPlugs() bool { return d.Bus == "" || d.Bus == "scsi" || d.Bus == "usb" }
 
 // resized reports whether two disks differ only in size.
 func resized(a, b Disk) bool {
@@ -79,7 +79,7 @@ func (vm VM) DiskBytes(d Disk) int64 {
 
 // withdrawsGrowth reports whether the change only lowers a disk's requested size, and not below its size on the host.
 // Such a change cancels a growth that the host could not execute.
-func (vm VM) withdrawsGrowth(c Change, to VM) bool {
+func (vm VM) cancelsGrowth(c Change, to VM) bool {
 	var i int
 	if n, err := fmt.Sscanf(strings.TrimPrefix(c.Field, "spec.disks"), "[%d]", &i); n != 1 || err != nil || i < 0 || i >= len(to.Spec.Disks) {
 		return false
@@ -115,7 +115,7 @@ func (v VMView) AllowsGrow(disk Disk, moving []MovingDisk) (bool, string) {
 	switch {
 	case !ok:
 		return false, why
-	case disk.Encryption != "" && !v.On():
+	case disk.Encryption != "" && !v.HasGuest():
 		return false, "The disk is encrypted, so only QEMU can grow it, while the VM runs. Start the VM first."
 	case disk.Shareable:
 		return false, "The disk is shared with other VMs, whose guests would not see the new size. Remove the disk from all VMs, and grow the volume in its pool."
@@ -125,8 +125,8 @@ func (v VMView) AllowsGrow(disk Disk, moving []MovingDisk) (bool, string) {
 		return false, "The VM is not on its host yet."
 	case v.FaultOf(disk.Ref()) != nil:
 		return false, v.FaultOf(disk.Ref()).Text
-	case v.HeldBySnapshots() != "":
-		return false, v.HeldBySnapshots()
+	case v.WhySnapshotsBlock() != "":
+		return false, v.WhySnapshotsBlock()
 	}
 	for _, m := range moving {
 		if m.Disk == disk.Ref() {

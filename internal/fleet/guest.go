@@ -66,7 +66,7 @@ type GuestView struct {
 
 // GuestOrder holds the parameters of a guest agent job. Passwords and program arguments are not part of it: see
 // wire.GuestSecret.
-type GuestOrder struct {
+type GuestParams struct {
 	// Seconds is the time after which the host thaws the guest (vm.freeze), or the maximum wait for the program
 	// (vm.exec).
 	Seconds int    `json:"seconds,omitempty"`
@@ -78,8 +78,8 @@ type GuestOrder struct {
 const (
 	MinFreeze     = 1 // seconds
 	MaxFreeze     = 600
-	UsualFreeze   = 60
-	MaxGuestWords = 128 // bytes of a password
+	DefaultFreeze   = 60
+	MaxGuestPassword = 128 // bytes of a password
 )
 
 // guestUserForm matches user names of Linux and Windows. None of them looks like a command-line option.
@@ -104,7 +104,7 @@ func CheckGuestPassword(c *Checks, field, password string) {
 	switch {
 	case password == "":
 		c.Add(field, "Enter a password.")
-	case len(password) > MaxGuestWords || !utf8.ValidString(password) || !plain(password):
-		c.Add(field, "A password is one line of at most %d bytes.", MaxGuestWords)
+	case len(password) > MaxGuestPassword || !utf8.ValidString(password) || !isPlainText(password):
+		c.Add(field, "A password is one line of at most %d bytes.", MaxGuestPassword)
 	}
 }

@@ -57,7 +57,7 @@ func TestRefusedGuestActionHasReason(t *testing.T) {
 		}
 	}
 	for _, a := range fleet.GuestActions {
-		if !a.Known() || a.Label() == "" || !a.Job().Is().Guest {
+		if !a.Known() || a.Label() == "" || !a.Job().Info().UsesGuest {
 			t.Errorf("%s: word %q, job %q", a, a.Label(), a.Job())
 		}
 	}

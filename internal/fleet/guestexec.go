@@ -15,20 +15,20 @@ type GuestProgram struct {
 // Bounds of programs in guests.
 const (
 	MaxExec         = 300 // seconds that the host waits for a program
-	UsualExec       = 30
+	DefaultExec       = 30
 	MaxProgram      = 255      // bytes of the path
 	MaxProgramArgs  = 64       // arguments
-	MaxProgramWords = 8 << 10  // bytes of all arguments
+	MaxProgramArgBytes = 8 << 10  // bytes of all arguments
 	MaxCheckArgs    = 1 << 10  // bytes of a health check's arguments, which each report repeats
 	MaxGuestOutput  = 64 << 10 // stored bytes of each of the two outputs
 	MaxGuestRuns    = 20       // runs per VM with stored output
 )
 
 // Words returns the program and its arguments.
-func (p GuestProgram) Words() []string { return append([]string{p.Program}, p.Args...) }
+func (p GuestProgram) CommandLine() []string { return append([]string{p.Program}, p.Args...) }
 
 // Order returns the program of an exec check.
-func (h HealthCheck) Order() GuestProgram {
+func (h HealthCheck) GuestProgram() GuestProgram {
 	p := GuestProgram{Program: h.Program}
 	if h.Args != "" {
 		p.Args = strings.Split(h.Args, "\n")
@@ -51,7 +51,7 @@ func CheckProgram(c *Checks, program, args string, p GuestProgram) {
 	switch {
 	case p.Program == "":
 		c.Add(program, "Enter a program, such as /usr/bin/systemctl.")
-	case len(p.Program) > MaxProgram || !utf8.ValidString(p.Program) || !plain(p.Program):
+	case len(p.Program) > MaxProgram || !utf8.ValidString(p.Program) || !isPlainText(p.Program):
 		c.Add(program, "The path of a program is one line of at most %d bytes.", MaxProgram)
 	case strings.TrimSpace(p.Program) != p.Program:
 		c.Add(program, "Remove the spaces around the program's path.")
@@ -63,8 +63,8 @@ func CheckProgram(c *Checks, program, args string, p GuestProgram) {
 	switch {
 	case len(p.Args) > MaxProgramArgs:
 		c.Add(args, "A program has at most %d arguments.", MaxProgramArgs)
-	case size > MaxProgramWords:
-		c.Add(args, "All arguments together have at most %d bytes. Put more into a file in the guest.", MaxProgramWords)
+	case size > MaxProgramArgBytes:
+		c.Add(args, "All arguments together have at most %d bytes. Put more into a file in the guest.", MaxProgramArgBytes)
 	case slices.ContainsFunc(p.Args, func(a string) bool { return strings.ContainsRune(a, 0) || !utf8.ValidString(a) }):
 		c.Add(args, "An argument must be UTF-8 text without NUL characters.")
 	}

@@ -70,8 +70,8 @@ func TestArgLinesSplitsOneArgumentPerLine(t *testing.T) {
 		}
 	}
 	h := fleet.HealthCheck{Kind: fleet.HealthExec, Program: "systemctl", Args: "is-active\nnginx"}
-	if got := h.Order(); got.Program != "systemctl" || !slices.Equal(got.Args, []string{"is-active", "nginx"}) || h.Says() != "program systemctl is-active nginx" {
-		t.Errorf("the check runs %+v, described as %q", got, h.Says())
+	if got := h.GuestProgram(); got.Program != "systemctl" || !slices.Equal(got.Args, []string{"is-active", "nginx"}) || h.Subject() != "program systemctl is-active nginx" {
+		t.Errorf("the check runs %+v, described as %q", got, h.Subject())
 	}
 }
 
@@ -82,7 +82,7 @@ func TestBulkStopReversesStartOrder(t *testing.T) {
 		"db": {StartOrder: 1}, "app": {StartOrder: 2}, "web": {}, "cache": {StopOrder: 4}, "lb": {StartOrder: 3, StopOrder: 1},
 	}
 	for act, want := range map[fleet.Action]string{fleet.ActStart: "db app lb cache web", fleet.ActShutdown: "web lb cache app db"} {
-		place := fleet.PlaceIn(act)
+		place := fleet.BulkPosition(act)
 		var names []string
 		for name := range vms {
 			names = append(names, name)
@@ -99,7 +99,7 @@ func TestBulkStopReversesStartOrder(t *testing.T) {
 			t.Errorf("the order of %s is %s, want %s", act, got, want)
 		}
 	}
-	if fleet.PlaceIn(fleet.ActStop) != nil || fleet.PlaceIn(fleet.ActRestart) != nil {
+	if fleet.BulkPosition(fleet.ActStop) != nil || fleet.BulkPosition(fleet.ActRestart) != nil {
 		t.Error("an action without order has one")
 	}
 }

@@ -68,13 +68,13 @@ var (
 const MaxHealthActions = 5
 
 // MaxHealthWords is the maximum length of a check's answer, in bytes.
-const MaxHealthWords = 200
+const MaxHealthAnswer = 200
 
 // httpPathForm matches a path with an optional query in characters that need no escaping in a request line.
 var httpPathForm = regexp.MustCompile(`^/([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2}){0,255}$`)
 
 // Usual returns the check with defaults for its unset fields.
-func (h HealthCheck) Usual() HealthCheck {
+func (h HealthCheck) WithDefaults() HealthCheck {
 	interval, threshold := 10, 3
 	switch h.Kind {
 	case HealthHTTP:
@@ -89,8 +89,8 @@ func (h HealthCheck) Usual() HealthCheck {
 }
 
 // Says returns the checked subject as text: "web server at port 8080, /health".
-func (h HealthCheck) Says() string {
-	switch u := h.Usual(); h.Kind {
+func (h HealthCheck) Subject() string {
+	switch u := h.WithDefaults(); h.Kind {
 	case HealthAgent:
 		return "guest agent"
 	case HealthTCP:
@@ -98,7 +98,7 @@ func (h HealthCheck) Says() string {
 	case HealthHTTP:
 		return "web server at port " + strconv.Itoa(u.Port) + ", " + u.Path
 	case HealthExec:
-		return "program " + strings.Join(h.Order().Words(), " ")
+		return "program " + strings.Join(h.GuestProgram().CommandLine(), " ")
 	case HealthWatchdog:
 		return "watchdog"
 	case HealthScreen:
@@ -108,9 +108,9 @@ func (h HealthCheck) Says() string {
 }
 
 // Whole returns the complete check as text.
-func (h HealthCheck) Whole() string {
-	u := h.Usual()
-	out := fmt.Sprintf("%s every %d s, %d failures", h.Says(), u.Interval, u.Threshold)
+func (h HealthCheck) Text() string {
+	u := h.WithDefaults()
+	out := fmt.Sprintf("%s every %d s, %d failures", h.Subject(), u.Interval, u.Threshold)
 	if h.Status != 0 {
 		out += fmt.Sprintf(", expects status %d", h.Status)
 	}
@@ -144,7 +144,7 @@ func (h HealthCheck) check(c *Checks, at string) {
 		}
 		within("status", h.Status, 100, 599)
 	case HealthExec:
-		CheckProgram(c, at+".program", at+".args", h.Order())
+		CheckProgram(c, at+".program", at+".args", h.GuestProgram())
 		switch {
 		case strings.ContainsRune(h.Args, '\r'):
 			c.Add(at+".args", "Enter one argument per line.")
@@ -170,7 +170,7 @@ func (h HealthCheck) check(c *Checks, at string) {
 	within("timeout", h.Timeout, 1, 60)
 	within("threshold", h.Threshold, 1, 100)
 	within("grace", h.Grace, 5, 3600)
-	if u := h.Usual(); h.Timeout > 0 && u.Timeout > u.Interval {
+	if u := h.WithDefaults(); h.Timeout > 0 && u.Timeout > u.Interval {
 		c.Add(at+".timeout", "The timeout must not exceed the interval of %d s.", u.Interval)
 	}
 	if h.Action != HealthReport && h.Action != HealthRestart && h.Action != HealthReset {
@@ -187,7 +187,7 @@ func (s VMSpec) checkHealth(c *Checks, at string) {
 		here := fmt.Sprintf("%s[%d]", at, i)
 		h.check(c, here)
 		for k, o := range s.Health[:i] {
-			if o.Says() == h.Says() {
+			if o.Subject() == h.Subject() {
 				c.Add(here+".kind", "Check %d already checks the same.", k+1)
 				break
 			}
@@ -210,10 +210,10 @@ func (s VMSpec) checkHealth(c *Checks, at string) {
 }
 
 // SaysHealth returns the health checks as text.
-func SaysHealth(all []HealthCheck) string {
+func HealthChecksText(all []HealthCheck) string {
 	words := make([]string, len(all))
 	for i, h := range all {
-		words[i] = h.Whole()
+		words[i] = h.Text()
 	}
 	if len(words) == 0 {
 		return "none"
@@ -226,8 +226,8 @@ type Health string
 
 const (
 	Healthy      Health = "healthy"
-	HealthFails  Health = "failing"
-	HealthUnsure Health = "unknown" // undecided: see HealthState.Said for the reason
+	HealthFailing  Health = "failing"
+	HealthUnknown Health = "unknown" // undecided: see HealthState.Said for the reason
 )
 
 // HealthState is a host's result of a check. It holds only values that do not change while the result stays the same.
@@ -235,8 +235,8 @@ type HealthState struct {
 	Check HealthCheck `json:"check"`
 	State Health      `json:"state"`
 	Since *time.Time  `json:"since,omitempty"` // start of the state, by the host's clock
-	Said  string      `json:"said,omitempty"`  // answer that last changed the state, shortened
-	Acted int         `json:"acted,omitempty"` // actions of the host since the guest was last healthy for a while
+	Answer  string      `json:"said,omitempty"`  // answer that last changed the state, shortened
+	Actions int         `json:"acted,omitempty"` // actions of the host since the guest was last healthy for a while
 }
 
 // HealthFault returns the fault of a VM that fails checks, or nil.
@@ -244,15 +244,15 @@ func HealthFault(all []HealthState) *Fault {
 	var out []string
 	given := false
 	for _, h := range all {
-		if h.State != HealthFails {
+		if h.State != HealthFailing {
 			continue
 		}
-		text := h.Check.Says()
-		if h.Said != "" {
-			text += " (" + h.Said + ")"
+		text := h.Check.Subject()
+		if h.Answer != "" {
+			text += " (" + h.Answer + ")"
 		}
 		out = append(out, text)
-		given = given || h.Acted >= MaxHealthActions
+		given = given || h.Actions >= MaxHealthActions
 	}
 	if len(out) == 0 {
 		return nil

@@ -24,7 +24,7 @@ type DayPart struct {
 }
 
 // Turn is a quarter when a status changed its severity.
-type Turn struct {
+type SeverityChange struct {
 	Quarter     time.Time
 	Worst, Last Severity // worst in the quarter, and last
 }
@@ -49,7 +49,7 @@ func DaySince(now time.Time) time.Time {
 }
 
 // DayOf computes the history that ends now. Turns are ordered by time and start with the last one before the history.
-func DayOf(now time.Time, turns []Turn, offline []OfflinePeriod) Day {
+func DayOf(now time.Time, turns []SeverityChange, offline []OfflinePeriod) Day {
 	var day Day
 	var current Severity
 	for n, at := 0, DaySince(now); n < DayQuarters; n, at = n+1, at.Add(Quarter) {

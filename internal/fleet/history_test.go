@@ -14,7 +14,7 @@ func TestDayKeepsWorstSeverityPerQuarter(t *testing.T) {
 	quarter := func(ago int) time.Time { return now.Truncate(fleet.Quarter).Add(-time.Duration(ago) * fleet.Quarter) }
 	ok, bad, warn, unknown := fleet.SeverityOK, fleet.SeverityBad, fleet.SeverityWarn, fleet.SeverityUnknown
 	for name, c := range map[string]struct {
-		turns   []fleet.Turn
+		turns   []fleet.SeverityChange
 		offline []fleet.OfflinePeriod
 		want    fleet.Day
 		words   string
@@ -24,32 +24,32 @@ func TestDayKeepsWorstSeverityPerQuarter(t *testing.T) {
 			offline: []fleet.OfflinePeriod{{quarter(50), quarter(40)}},
 		},
 		"well for a long time": {
-			turns: []fleet.Turn{{quarter(500), bad, ok}},
+			turns: []fleet.SeverityChange{{quarter(500), bad, ok}},
 			want:  fleet.Day{{ok, 96}}, words: "In the last 24 h: OK 24 h",
 		},
 		"data for three quarters": {
-			turns: []fleet.Turn{{quarter(2), ok, ok}},
+			turns: []fleet.SeverityChange{{quarter(2), ok, ok}},
 			want:  fleet.Day{{"", 93}, {ok, 3}}, words: "In the last 24 h: OK 45 min, no data 23 h 15 min",
 		},
 		"failed and recovered within a quarter": {
-			turns: []fleet.Turn{{quarter(200), ok, ok}, {quarter(10), bad, ok}},
+			turns: []fleet.SeverityChange{{quarter(200), ok, ok}, {quarter(10), bad, ok}},
 			want:  fleet.Day{{ok, 85}, {bad, 1}, {ok, 10}},
 		},
 		"failed for an hour": {
-			turns: []fleet.Turn{{quarter(200), ok, ok}, {quarter(10), bad, bad}, {quarter(6), bad, warn}},
+			turns: []fleet.SeverityChange{{quarter(200), ok, ok}, {quarter(10), bad, bad}, {quarter(6), bad, warn}},
 			want:  fleet.Day{{ok, 85}, {bad, 5}, {warn, 6}}, words: "In the last 24 h: OK 21 h 15 min, warning 1 h 30 min, failed 1 h 15 min",
 		},
 		"just now": {
-			turns: []fleet.Turn{{quarter(200), ok, ok}, {quarter(0), bad, bad}},
+			turns: []fleet.SeverityChange{{quarter(200), ok, ok}, {quarter(0), bad, bad}},
 			want:  fleet.Day{{ok, 95}, {bad, 1}},
 		},
 		"offline for a minute, and offline now": {
-			turns:   []fleet.Turn{{quarter(200), ok, ok}},
+			turns:   []fleet.SeverityChange{{quarter(200), ok, ok}},
 			offline: []fleet.OfflinePeriod{{quarter(9).Add(time.Minute), quarter(9).Add(2 * time.Minute)}, {quarter(1).Add(time.Minute), now}},
 			want:    fleet.Day{{ok, 86}, {unknown, 1}, {ok, 7}, {unknown, 2}},
 		},
 		"offline does not hide a failure": {
-			turns:   []fleet.Turn{{quarter(200), bad, bad}},
+			turns:   []fleet.SeverityChange{{quarter(200), bad, bad}},
 			offline: []fleet.OfflinePeriod{{quarter(300), quarter(90)}},
 			want:    fleet.Day{{bad, 96}},
 		},

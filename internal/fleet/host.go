@@ -11,7 +11,7 @@ type Host struct {
 	Status     *HostStatus `json:"status"` // nil: the host never reported
 	SeenAt     *time.Time  `json:"seenAt"` // database time of the newest report or heartbeat
 	// LookedAt: time of the inventory of VMs, pools and networks in the newest report
-	LookedAt  *time.Time `json:"lookedAt"`
+	InventoryAt  *time.Time `json:"lookedAt"`
 	Conflict  string     `json:"conflict,omitempty"` // set: a second agent used this host's identity
 	CreatedAt time.Time  `json:"createdAt"`
 }
@@ -74,7 +74,7 @@ type Inventory struct {
 	Disks       []HostDisk  `json:"disks,omitempty"`
 	NICs        []HostNIC   `json:"nics,omitempty"`
 	// NICs are as current as the other inventory and include ports; older agents report those of their last discovery
-	NICsLooked   bool         `json:"nicsLooked,omitempty"`
+	NICsCurrent   bool         `json:"nicsLooked,omitempty"`
 	GPUs         []GPU        `json:"gpus,omitempty"`
 	Accelerators []string     `json:"accelerators"` // libvirt domain types that work: "kvm", "qemu"
 	Firmwares    []Firmware   `json:"firmwares"`
@@ -194,7 +194,7 @@ type HostDevice struct {
 
 	SizeBytes int64 `json:"sizeBytes,omitempty"` // size of a disk
 	// Busy: the host's own use of the disk, which excludes passthrough, as the end of "the disk is …"
-	Busy string `json:"busy,omitempty"`
+	HostUse string `json:"busy,omitempty"`
 }
 
 // MaxReportedDevices bounds the passthrough devices in one host's report.
@@ -212,7 +212,7 @@ const (
 )
 
 // NoLook is the error text of an online host whose agent has not inspected the hypervisor for longer than Freshness.
-const NoLook = "The agent has not reached the hypervisor for more than 30 s."
+const StaleInventoryError = "The agent has not reached the hypervisor for more than 30 s."
 
 // HostPhases lists every phase of a host.
 var HostPhases = []HostPhase{HostOnline, HostDegraded, HostConflict, HostPending, HostUnknown}
@@ -226,7 +226,7 @@ func (h Host) Phase(now time.Time) HostPhase {
 		return HostConflict
 	case !Fresh(h.SeenAt, now):
 		return HostUnknown
-	case !h.Status.Connected || !Fresh(h.LookedAt, now):
+	case !h.Status.Connected || !Fresh(h.InventoryAt, now):
 		return HostDegraded
 	}
 	return HostOnline
@@ -251,7 +251,7 @@ type HostView struct {
 	Host
 	Phase         HostPhase `json:"phase"`
 	VMs           int       `json:"vms"`
-	Leaving       int       `json:"leaving,omitempty"` // VMs among these whose deletion was requested
+	Deleting       int       `json:"leaving,omitempty"` // VMs among these whose deletion was requested
 	CommittedCPUs int       `json:"committedCpus"`     // vCPUs of all VMs on the host
 	CommittedMiB  int64     `json:"committedMemoryMiB"`
 	// ReservedCPU: total CPU reservation of the VMs on the host, percent of one processor; only for a single host

@@ -41,7 +41,7 @@ type (
 )
 
 // born orders the IDs that this process creates within one millisecond.
-var born struct {
+var lastID struct {
 	mu   sync.Mutex
 	last uint64 // milliseconds since 1970 << 12 | counter within the millisecond
 }
@@ -50,10 +50,10 @@ var born struct {
 func NewID[T ~string]() T {
 	var b [16]byte
 	rand.Read(b[:])
-	born.mu.Lock()
-	born.last = max(born.last+1, uint64(time.Now().UnixMilli())<<12)
-	at := born.last
-	born.mu.Unlock()
+	lastID.mu.Lock()
+	lastID.last = max(lastID.last+1, uint64(time.Now().UnixMilli())<<12)
+	at := lastID.last
+	lastID.mu.Unlock()
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], at>>12)
 	copy(b[:6], ms[2:])

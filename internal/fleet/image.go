@@ -69,7 +69,7 @@ type ImageVersion struct {
 	StartID   StartImageID `json:"startId,omitempty"` // entry of the image catalog that the version was downloaded from
 	CreatedBy string       `json:"createdBy,omitempty"`
 	CreatedAt time.Time    `json:"createdAt"`
-	Offered   bool         `json:"offered"` // an online host has a copy that VMs can be created from
+	Usable   bool         `json:"offered"` // an online host has a copy that VMs can be created from
 	// Verified: the checksum of such a copy was verified and the file is unchanged since
 	Verified bool        `json:"verified"`
 	Copies   []ImageCopy `json:"copies,omitempty"` // only for users who may see hosts
@@ -86,7 +86,7 @@ type CopyState string
 const (
 	CopyReady      CopyState = "ready"      // a host has verified the version's checksum
 	CopyUnverified CopyState = "unverified" // the file looks unchanged, but no host has computed its checksum
-	CopyComing     CopyState = "coming"     // a host is writing the copy
+	CopyInProgress     CopyState = "coming"     // a host is writing the copy
 	CopyChanged    CopyState = "changed"    // the file was replaced, or its checksum differs
 	CopyMissing    CopyState = "missing"    // hosts with the pool report no such file
 	CopyUnknown    CopyState = "unknown"    // no host with the copy is online
@@ -117,7 +117,7 @@ type ImageCopy struct {
 func (c ImageCopy) Ref() Volref { return Volref{PoolID: c.PoolID, Volume: c.Volume} }
 
 // Offered reports whether VMs can be created from the copy.
-func (c ImageCopy) Offered() bool { return c.State == CopyReady || c.State == CopyUnverified }
+func (c ImageCopy) Usable() bool { return c.State == CopyReady || c.State == CopyUnverified }
 
 // Where returns the copy's location as text.
 func (c ImageCopy) Where() string {
@@ -168,7 +168,7 @@ func (v ImageView) Published() string {
 }
 
 // copies counts the copies and those being written, and lists the volumes backed by any copy.
-func (v ImageView) copies() (n, inProgress int, overlays []string) {
+func (v ImageView) countCopies() (n, inProgress int, overlays []string) {
 	for _, version := range v.Versions {
 		n += len(version.Copies)
 		for _, c := range version.Copies {
@@ -198,8 +198,8 @@ var imageActions = actionTable[ImageView]{
 		switch {
 		case newest == nil:
 			return "The image has no version yet."
-		case !newest.Offered:
-			return "No copy of the newest version can be read now: " + newest.why()
+		case !newest.Usable:
+			return "No copy of the newest version can be read now: " + newest.unreadableReason()
 		}
 		return ""
 	}},
@@ -209,10 +209,10 @@ var imageActions = actionTable[ImageView]{
 		if why := v.whyTemplateDisk("which is deleted with all its disks"); why != "" {
 			return why
 		}
-		_, inProgress, overlays := v.copies()
+		_, inProgress, overlays := v.countCopies()
 		switch {
 		case len(overlays) > 0:
-			return fmt.Sprintf("%s backed by the image and would be broken: %s. Delete or flatten them first.", verbs(len(overlays), "One disk is", "disks are"), firstNames(overlays))
+			return fmt.Sprintf("%s backed by the image and would be broken: %s. Delete or flatten them first.", countPhrase(len(overlays), "One disk is", "disks are"), firstNames(overlays))
 		case inProgress > 0:
 			return "A task for a copy of the image is running. Wait until the task has ended."
 		}
@@ -221,7 +221,7 @@ var imageActions = actionTable[ImageView]{
 }
 
 // why returns the reason why the version's copies are unreadable.
-func (v ImageVersion) why() string {
+func (v ImageVersion) unreadableReason() string {
 	for _, c := range v.Copies {
 		if c.Why != "" {
 			return c.Why
@@ -254,7 +254,7 @@ var copyActions = actionTable[copyUse]{
 	{ActForget, func(c copyUse) string {
 		switch {
 		case len(c.Overlays) > 0:
-			return fmt.Sprintf("%s backed by the copy: %s.", verbs(len(c.Overlays), "One disk is", "disks are"), firstNames(c.Overlays))
+			return fmt.Sprintf("%s backed by the copy: %s.", countPhrase(len(c.Overlays), "One disk is", "disks are"), firstNames(c.Overlays))
 		case c.Work != "":
 			return "A task for the copy is running: " + strings.ToLower(c.Work) + "."
 		}
@@ -263,7 +263,7 @@ var copyActions = actionTable[copyUse]{
 	{ActDelete, func(c copyUse) string {
 		switch {
 		case len(c.Overlays) > 0:
-			return fmt.Sprintf("%s backed by the copy and would be broken: %s.", verbs(len(c.Overlays), "One disk is", "disks are"), firstNames(c.Overlays))
+			return fmt.Sprintf("%s backed by the copy and would be broken: %s.", countPhrase(len(c.Overlays), "One disk is", "disks are"), firstNames(c.Overlays))
 		case c.Work != "":
 			return "A task for the copy is running: " + strings.ToLower(c.Work) + "."
 		case c.State == CopyUnknown:
@@ -278,24 +278,24 @@ var copyActions = actionTable[copyUse]{
 // CopyAllows reports whether a copy of the version allows the action now; the string is the reason if not. CopyActions
 // lists the state of every action.
 func (v ImageVersion) CopyAllows(c ImageCopy, a Action) (bool, string) {
-	return copyActions.allows(v.use(c), a)
+	return copyActions.allows(v.copyUseOf(c), a)
 }
-func (v ImageVersion) CopyActions(c ImageCopy) []ActionState { return copyActions.states(v.use(c)) }
+func (v ImageVersion) CopyActions(c ImageCopy) []ActionState { return copyActions.states(v.copyUseOf(c)) }
 
-func (v ImageVersion) use(c ImageCopy) copyUse {
+func (v ImageVersion) copyUseOf(c ImageCopy) copyUse {
 	others := 0
 	for _, o := range v.Copies {
 		if o.Ref() == c.Ref() && o.HostID == c.HostID {
 			continue
 		}
-		if o.Offered() {
+		if o.Usable() {
 			others++
 		}
 	}
 	return copyUse{c, others == 0}
 }
 
-func verbs(n int, one, many string) string {
+func countPhrase(n int, one, many string) string {
 	if n == 1 {
 		return one
 	}
@@ -313,9 +313,9 @@ func firstNames(names []string) string {
 // CheckImageName adds an error at field if an image cannot have the name.
 func CheckImageName(c *Checks, field, name string) {
 	switch {
-	case name == "" || len(name) > 200 || name != strings.TrimSpace(name) || !plain(name):
+	case name == "" || len(name) > 200 || name != strings.TrimSpace(name) || !isPlainText(name):
 		c.Add(field, "The name of the image must be one line of at most 200 bytes.")
-	case strings.ContainsFunc(name, invisible):
+	case strings.ContainsFunc(name, isInvisible):
 		c.Add(field, "The name contains %s", invisibleCharacters)
 	}
 }
@@ -330,7 +330,7 @@ func (o OSFacts) Check(c *Checks, field string) {
 		c.Add(field+".family", "The family must be one of %s.", strings.Join(OSFamilies, ", "))
 	}
 	for _, part := range []struct{ name, text string }{{"name", o.Name}, {"version", o.Version}, {"arch", o.Arch}} {
-		if len(part.text) > 64 || !plain(part.text) {
+		if len(part.text) > 64 || !isPlainText(part.text) {
 			c.Add(field+"."+part.name, "Enter one line of at most 64 bytes.")
 		}
 	}
@@ -374,14 +374,14 @@ func (v VMView) AllowsImage(disk Volref) (bool, string) {
 		return false, "Its host is offline, so the VM's state is unknown."
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
-	case v.On() || v.Ordered != "" && v.Ordered != Stopped:
+	case v.HasGuest() || v.RequestedPower != "" && v.RequestedPower != Stopped:
 		return false, "The VM is running, so a copy of its disk would be inconsistent. Shut the VM down first."
 	case v.FaultOf(disk) != nil:
 		return false, v.FaultOf(disk).Text
 	case v.disksDrifted():
 		return false, "The VM's disks were changed on the host. Accept the drift or reapply first."
-	case v.HeldBySnapshots() != "":
-		return false, v.HeldBySnapshots()
+	case v.WhySnapshotsBlock() != "":
+		return false, v.WhySnapshotsBlock()
 	case d.Encryption != "":
 		return false, "The disk is encrypted with a passphrase that only its host has, so it cannot be copied."
 	case d.whyRawNotCopied() != "":

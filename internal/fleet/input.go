@@ -8,8 +8,8 @@ type Input struct {
 	Options  []Option // values of a choice; proposals for a text
 	Kind     InputKind
 	Unit     string // unit of a number
-	Usual    int    // default of an empty number; 0: the default is no number
-	Named    string // accepted name of a choice's default: "virtio"
+	Default    int    // default of an empty number; 0: the default is no number
+	DefaultName    string // accepted name of a choice's default: "virtio"
 	Example  string // placeholder; empty: the default
 	Rows     []Row  // input fields of each list element
 	Reserved string // for a row's field: see Field.Reserved
@@ -51,8 +51,8 @@ const (
 	SectionSecurity Section = "Security"
 	SectionDevices  Section = "Other devices"
 	SectionPower    Section = "Start and stop"
-	SectionMoves    Section = "Migration"
+	SectionMigration    Section = "Migration"
 )
 
 // VMSections lists the sections in form order.
-var VMSections = []Section{SectionCPU, SectionMemory, SectionBoot, SectionDisplay, SectionSecurity, SectionDevices, SectionPower, SectionMoves}
+var VMSections = []Section{SectionCPU, SectionMemory, SectionBoot, SectionDisplay, SectionSecurity, SectionDevices, SectionPower, SectionMigration}

@@ -29,18 +29,18 @@ type JobArgs struct {
 	Console     PairID `json:"console,omitempty"`     // console.open
 	// PortalURL is, for console.open, the portal with the browser's half of the relay; empty: the agent's own portal
 	PortalURL string       `json:"portalUrl,omitempty"`
-	Volume    *VolumeOrder `json:"volume,omitempty"` // volume.*
+	Volume    *VolumeParams `json:"volume,omitempty"` // volume.*
 	// Upload is, for upload.open, the upload whose data comes over Pair at PortalURL.
 	Upload  UploadID      `json:"upload,omitempty"`
 	Pair    PairID        `json:"pair,omitempty"`
-	Move    *MoveOrder    `json:"move,omitempty"`    // vm.move
-	Migrate *MigrateOrder `json:"migrate,omitempty"` // vm.leave
+	Move    *MoveParams    `json:"move,omitempty"`    // vm.move
+	Migrate *MigrationParams `json:"migrate,omitempty"` // vm.leave
 
 	// Run is, for vm.restart, the start time of the run to end. A VM with another start time has already restarted.
 	Run *time.Time `json:"run,omitempty"`
 
-	Snapshot *SnapshotOrder `json:"snapshot,omitempty"` // vm.snapshot, vm.revert, vm.snapshot.delete, vm.consolidate
-	Guest    *GuestOrder    `json:"guest,omitempty"`    // vm.freeze, vm.password
+	Snapshot *SnapshotParams `json:"snapshot,omitempty"` // vm.snapshot, vm.revert, vm.snapshot.delete, vm.consolidate
+	Guest    *GuestParams    `json:"guest,omitempty"`    // vm.freeze, vm.password
 	Plan     PlanID         `json:"plan,omitempty"`     // vm.plan: the plan
 }
 

@@ -61,33 +61,33 @@ const (
 )
 
 // Kind holds everything about a job kind except how a host executes it, which is the agent's job handler.
-type Kind struct {
+type JobKindInfo struct {
 	Name       JobKind
 	Type       ResourceType  // resource type of its subject
 	Verb       string        // title on pages and buttons: "Shut down"
 	Permission Permission    // permission to request and to cancel the job
 	Limit      time.Duration // time limit on the host
 
-	Slot       bool  // the job occupies one of the host's job slots. Jobs that wait for a guest and short calls occupy none
-	Applies    bool  // the job updates the definition and the disks from the spec
+	TakesSlot       bool  // the job occupies one of the host's job slots. Jobs that wait for a guest and short calls occupy none
+	AppliesSpec    bool  // the job updates the definition and the disks from the spec
 	Power      Power // requested power state; empty: none. The SQL function ordered_power has the same values
 	NewestOnly bool  // a newer job of these kinds replaces a queued one
-	Waits      bool  // the job waits for the guest until another job of the VM arrives
-	Forces     bool  // the job interrupts jobs that wait for the guest
-	Guest      bool  // the job uses the guest: a failure is the task's error, not a problem of the VM
+	WaitsForGuest      bool  // the job waits for the guest until another job of the VM arrives
+	InterruptsWaits     bool  // the job interrupts jobs that wait for the guest
+	UsesGuest      bool  // the job uses the guest: a failure is the task's error, not a problem of the VM
 	SingleShot bool  // never execute twice: the agent journals the job first and, if in doubt, ends it as unknown
-	ShotByData bool  // single-shot if the job also deletes data
-	TakenBack  bool  // the job waits for a user. A cancellation ends it at once, and the agent removes the result afterwards
+	SingleShotWithData bool  // single-shot if the job also deletes data
+	CancelledAtOnce  bool  // the job waits for a user. A cancellation ends it at once, and the agent removes the result afterwards
 	// Stoppable: a host can stop the running job on request. Nothing is changed then except the effect described by
 	// Left.
 	Stoppable bool
-	Left      string // effect that a stopped job leaves behind, in a sentence
-	Snapshots bool   // a snapshot job: a VM runs one at a time
+	LeftoverText      string // effect that a stopped job leaves behind, in a sentence
+	OnSnapshots bool   // a snapshot job: a VM runs one at a time
 	// Aside: the job does not change its subject: it has no visible task, waits for no other job and blocks none
-	Aside bool
+	Background bool
 
 	// Why the job cannot be cancelled: Stands applies while it is queued, Begun after a host began it. Empty: it can.
-	Stands, Begun string
+	WhyNotCancellable, WhyNotCancellableOnceBegun string
 }
 
 // notCancellable is the reason why a job that brings a host to the intended state cannot be cancelled.
@@ -100,85 +100,85 @@ const mergeLeftover = "The snapshot is deleted, but its data remains: consolidat
 const longCopy = 12 * time.Hour
 
 // kinds lists all job kinds, in the order of filters.
-var kinds = []Kind{
-	{Name: VMApply, Type: TypeVM, Verb: "Configure", Permission: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true, Stands: notCancellable},
-	{Name: VMStart, Type: TypeVM, Verb: "Start", Permission: MayUseVMs, Limit: 32 * time.Minute, Slot: true, Applies: true, NewestOnly: true, Power: Running},
-	{Name: VMShutdown, Type: TypeVM, Verb: "Shut down", Permission: MayUseVMs, Limit: 4 * time.Minute, NewestOnly: true, Power: Stopped, Waits: true},
-	{Name: VMStop, Type: TypeVM, Verb: "Force off", Permission: MayUseVMs, Limit: time.Minute, NewestOnly: true, Power: Stopped, Forces: true},
+var kinds = []JobKindInfo{
+	{Name: VMApply, Type: TypeVM, Verb: "Configure", Permission: MayChangeVMs, Limit: 30 * time.Minute, TakesSlot: true, AppliesSpec: true, WhyNotCancellable: notCancellable},
+	{Name: VMStart, Type: TypeVM, Verb: "Start", Permission: MayUseVMs, Limit: 32 * time.Minute, TakesSlot: true, AppliesSpec: true, NewestOnly: true, Power: Running},
+	{Name: VMShutdown, Type: TypeVM, Verb: "Shut down", Permission: MayUseVMs, Limit: 4 * time.Minute, NewestOnly: true, Power: Stopped, WaitsForGuest: true},
+	{Name: VMStop, Type: TypeVM, Verb: "Force off", Permission: MayUseVMs, Limit: time.Minute, NewestOnly: true, Power: Stopped, InterruptsWaits: true},
 	{Name: VMReboot, Type: TypeVM, Verb: "Reboot", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true},
 	{
 		// A job that waits for the guest takes no slot, but the start inside a restart takes one like any start.
-		Name: VMRestart, Type: TypeVM, Verb: "Restart", Permission: MayUseVMs, Limit: 36 * time.Minute, Applies: true, NewestOnly: true, Power: Running, Waits: true,
+		Name: VMRestart, Type: TypeVM, Verb: "Restart", Permission: MayUseVMs, Limit: 36 * time.Minute, AppliesSpec: true, NewestOnly: true, Power: Running, WaitsForGuest: true,
 	},
-	{Name: VMReset, Type: TypeVM, Verb: "Reset", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true, Forces: true},
+	{Name: VMReset, Type: TypeVM, Verb: "Reset", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true, InterruptsWaits: true},
 	{Name: VMPause, Type: TypeVM, Verb: "Pause", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, Power: Paused},
 	{Name: VMResume, Type: TypeVM, Verb: "Resume", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, Power: Running},
-	{Name: VMReapply, Type: TypeVM, Verb: "Reapply", Permission: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true},
+	{Name: VMReapply, Type: TypeVM, Verb: "Reapply", Permission: MayChangeVMs, Limit: 30 * time.Minute, TakesSlot: true, AppliesSpec: true},
 	{
-		Name: VMDelete, Type: TypeVM, Verb: "Delete", Permission: MayChangeVMs, Limit: 5 * time.Minute, Slot: true, ShotByData: true,
-		Begun: "The host has already begun to delete the VM, so the task cannot be cancelled.",
+		Name: VMDelete, Type: TypeVM, Verb: "Delete", Permission: MayChangeVMs, Limit: 5 * time.Minute, TakesSlot: true, SingleShotWithData: true,
+		WhyNotCancellableOnceBegun: "The host has already begun to delete the VM, so the task cannot be cancelled.",
 	},
-	{Name: PoolApply, Type: TypePool, Verb: "Assign pool", Permission: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: notCancellable},
-	{Name: PoolRelease, Type: TypePool, Verb: "Release pool", Permission: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: notCancellable},
-	{Name: NetworkApply, Type: TypeNetwork, Verb: "Assign network", Permission: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: notCancellable},
-	{Name: NetworkRelease, Type: TypeNetwork, Verb: "Release network", Permission: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: notCancellable},
-	{Name: SecurityGroupApply, Type: TypeSecurityGroup, Verb: "Apply security group", Permission: MayChangeVMs, Limit: 2 * time.Minute, Stands: notCancellable},
-	{Name: SecurityGroupRelease, Type: TypeSecurityGroup, Verb: "Remove security group", Permission: MayChangeVMs, Limit: 2 * time.Minute, Stands: notCancellable},
-	{Name: VolumeCreate, Type: TypeVolume, Verb: "Create volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true},
-	{Name: VolumeGrow, Type: TypeVolume, Verb: "Grow volume", Permission: MayChangeInfra, Limit: 10 * time.Minute, Slot: true},
-	{Name: VolumeRename, Type: TypeVolume, Verb: "Rename volume", Permission: MayChangeInfra, Limit: 10 * time.Minute, Slot: true},
-	{Name: VolumeClone, Type: TypeVolume, Verb: "Clone volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
-	{Name: VolumeFetch, Type: TypeVolume, Verb: "Download volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
-	{Name: VolumeUpload, Type: TypeVolume, Verb: "Upload volume", Permission: MayChangeInfra, Limit: UploadLife + UploadPatience, TakenBack: true},
-	{Name: VolumeHash, Type: TypeVolume, Verb: "Verify volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
-	{Name: VolumeCopy, Type: TypeVolume, Verb: "Copy volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
-	{Name: VolumeConvert, Type: TypeVolume, Verb: "Convert disk", Permission: MayChangeVMs, Limit: longCopy, Slot: true, Stoppable: true},
-	{Name: VolumeExport, Type: TypeVolume, Verb: "Export VM", Permission: MayChangeVMs, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: PoolApply, Type: TypePool, Verb: "Assign pool", Permission: MayChangeInfra, Limit: 2 * time.Minute, TakesSlot: true, WhyNotCancellable: notCancellable},
+	{Name: PoolRelease, Type: TypePool, Verb: "Release pool", Permission: MayChangeInfra, Limit: time.Minute, TakesSlot: true, WhyNotCancellable: notCancellable},
+	{Name: NetworkApply, Type: TypeNetwork, Verb: "Assign network", Permission: MayChangeInfra, Limit: 2 * time.Minute, TakesSlot: true, WhyNotCancellable: notCancellable},
+	{Name: NetworkRelease, Type: TypeNetwork, Verb: "Release network", Permission: MayChangeInfra, Limit: 2 * time.Minute, TakesSlot: true, WhyNotCancellable: notCancellable},
+	{Name: SecurityGroupApply, Type: TypeSecurityGroup, Verb: "Apply security group", Permission: MayChangeVMs, Limit: 2 * time.Minute, WhyNotCancellable: notCancellable},
+	{Name: SecurityGroupRelease, Type: TypeSecurityGroup, Verb: "Remove security group", Permission: MayChangeVMs, Limit: 2 * time.Minute, WhyNotCancellable: notCancellable},
+	{Name: VolumeCreate, Type: TypeVolume, Verb: "Create volume", Permission: MayChangeInfra, Limit: longCopy, TakesSlot: true},
+	{Name: VolumeGrow, Type: TypeVolume, Verb: "Grow volume", Permission: MayChangeInfra, Limit: 10 * time.Minute, TakesSlot: true},
+	{Name: VolumeRename, Type: TypeVolume, Verb: "Rename volume", Permission: MayChangeInfra, Limit: 10 * time.Minute, TakesSlot: true},
+	{Name: VolumeClone, Type: TypeVolume, Verb: "Clone volume", Permission: MayChangeInfra, Limit: longCopy, TakesSlot: true, Stoppable: true},
+	{Name: VolumeFetch, Type: TypeVolume, Verb: "Download volume", Permission: MayChangeInfra, Limit: longCopy, TakesSlot: true, Stoppable: true},
+	{Name: VolumeUpload, Type: TypeVolume, Verb: "Upload volume", Permission: MayChangeInfra, Limit: UploadLifetime + UploadIdleTimeout, CancelledAtOnce: true},
+	{Name: VolumeHash, Type: TypeVolume, Verb: "Verify volume", Permission: MayChangeInfra, Limit: longCopy, TakesSlot: true, Stoppable: true},
+	{Name: VolumeCopy, Type: TypeVolume, Verb: "Copy volume", Permission: MayChangeInfra, Limit: longCopy, TakesSlot: true, Stoppable: true},
+	{Name: VolumeConvert, Type: TypeVolume, Verb: "Convert disk", Permission: MayChangeVMs, Limit: longCopy, TakesSlot: true, Stoppable: true},
+	{Name: VolumeExport, Type: TypeVolume, Verb: "Export VM", Permission: MayChangeVMs, Limit: longCopy, TakesSlot: true, Stoppable: true},
 	{Name: VolumeReceive, Type: TypeVolume, Verb: "Copy volume from another host", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{Name: VolumeSend, Type: TypeVolume, Verb: "Send volume to another host", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{
-		Name: VolumeWipe, Type: TypeVolume, Verb: "Wipe volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true, ShotByData: true, Stoppable: true,
-		Left: "A part of the volume is overwritten, so its content is undefined: wipe the volume again, or delete it.",
+		Name: VolumeWipe, Type: TypeVolume, Verb: "Wipe volume", Permission: MayChangeInfra, Limit: longCopy, TakesSlot: true, SingleShotWithData: true, Stoppable: true,
+		LeftoverText: "A part of the volume is overwritten, so its content is undefined: wipe the volume again, or delete it.",
 	},
 	{
-		Name: VolumeDelete, Type: TypeVolume, Verb: "Delete volume", Permission: MayChangeInfra, Limit: 10 * time.Minute, Slot: true, ShotByData: true,
-		Begun: "The host has already begun to delete the volume, so the task cannot be cancelled.",
+		Name: VolumeDelete, Type: TypeVolume, Verb: "Delete volume", Permission: MayChangeInfra, Limit: 10 * time.Minute, TakesSlot: true, SingleShotWithData: true,
+		WhyNotCancellableOnceBegun: "The host has already begun to delete the volume, so the task cannot be cancelled.",
 	},
-	{Name: UploadOpen, Type: TypeVolume, Verb: "Continue upload", Permission: MayChangeInfra, Limit: 10 * time.Second, SingleShot: true, Aside: true},
-	{Name: VolumeRead, Type: TypeVolume, Verb: "Send volume", Permission: MayChangeInfra, Limit: longCopy, SingleShot: true, Aside: true},
+	{Name: UploadOpen, Type: TypeVolume, Verb: "Continue upload", Permission: MayChangeInfra, Limit: 10 * time.Second, SingleShot: true, Background: true},
+	{Name: VolumeRead, Type: TypeVolume, Verb: "Send volume", Permission: MayChangeInfra, Limit: longCopy, SingleShot: true, Background: true},
 	{
-		Name: VMSnapshot, Type: TypeVM, Verb: "Take snapshot", Permission: MayChangeVMs, Limit: time.Hour, Slot: true, Snapshots: true,
-		Begun: "The host has already begun to take the snapshot. Delete the snapshot when it is complete.",
-	},
-	{
-		Name: VMRevert, Type: TypeVM, Verb: "Revert to snapshot", Permission: MayChangeVMs, Limit: time.Hour, Slot: true, Snapshots: true,
-		Begun: "The host has already begun to revert the VM, so the task cannot be cancelled.",
+		Name: VMSnapshot, Type: TypeVM, Verb: "Take snapshot", Permission: MayChangeVMs, Limit: time.Hour, TakesSlot: true, OnSnapshots: true,
+		WhyNotCancellableOnceBegun: "The host has already begun to take the snapshot. Delete the snapshot when it is complete.",
 	},
 	{
-		Name: VMSnapshotDelete, Type: TypeVM, Verb: "Delete snapshot", Permission: MayChangeVMs, Limit: longCopy, Slot: true, Snapshots: true, Stoppable: true,
-		Left: mergeLeftover,
+		Name: VMRevert, Type: TypeVM, Verb: "Revert to snapshot", Permission: MayChangeVMs, Limit: time.Hour, TakesSlot: true, OnSnapshots: true,
+		WhyNotCancellableOnceBegun: "The host has already begun to revert the VM, so the task cannot be cancelled.",
 	},
 	{
-		Name: VMConsolidate, Type: TypeVM, Verb: "Consolidate disks", Permission: MayChangeVMs, Limit: longCopy, Slot: true, Snapshots: true, Stoppable: true,
-		Left: mergeLeftover,
+		Name: VMSnapshotDelete, Type: TypeVM, Verb: "Delete snapshot", Permission: MayChangeVMs, Limit: longCopy, TakesSlot: true, OnSnapshots: true, Stoppable: true,
+		LeftoverText: mergeLeftover,
 	},
-	{Name: VMFreeze, Type: TypeVM, Verb: "Freeze file systems", Permission: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
-	{Name: VMThaw, Type: TypeVM, Verb: "Thaw file systems", Permission: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
-	{Name: VMPassword, Type: TypeVM, Verb: "Set a user's password", Permission: MayChangeVMs, Limit: time.Minute, Waits: true, Guest: true},
-	{Name: VMClock, Type: TypeVM, Verb: "Set the guest's clock", Permission: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
-	{Name: VMTrim, Type: TypeVM, Verb: "Trim file systems", Permission: MayUseVMs, Limit: 11 * time.Minute, Waits: true, Guest: true},
 	{
-		Name: VMExec, Type: TypeVM, Verb: "Run a program", Permission: MayChangeVMs, Limit: MaxExec*time.Second + time.Minute, Waits: true, Guest: true, SingleShot: true,
-		Begun: "The guest is already running the program, and the guest agent cannot stop it.",
+		Name: VMConsolidate, Type: TypeVM, Verb: "Consolidate disks", Permission: MayChangeVMs, Limit: longCopy, TakesSlot: true, OnSnapshots: true, Stoppable: true,
+		LeftoverText: mergeLeftover,
 	},
-	{Name: VMDiskMove, Type: TypeVM, Verb: "Move disk", Permission: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VMFreeze, Type: TypeVM, Verb: "Freeze file systems", Permission: MayUseVMs, Limit: time.Minute, WaitsForGuest: true, UsesGuest: true},
+	{Name: VMThaw, Type: TypeVM, Verb: "Thaw file systems", Permission: MayUseVMs, Limit: time.Minute, WaitsForGuest: true, UsesGuest: true},
+	{Name: VMPassword, Type: TypeVM, Verb: "Set a user's password", Permission: MayChangeVMs, Limit: time.Minute, WaitsForGuest: true, UsesGuest: true},
+	{Name: VMClock, Type: TypeVM, Verb: "Set the guest's clock", Permission: MayUseVMs, Limit: time.Minute, WaitsForGuest: true, UsesGuest: true},
+	{Name: VMTrim, Type: TypeVM, Verb: "Trim file systems", Permission: MayUseVMs, Limit: 11 * time.Minute, WaitsForGuest: true, UsesGuest: true},
+	{
+		Name: VMExec, Type: TypeVM, Verb: "Run a program", Permission: MayChangeVMs, Limit: MaxExec*time.Second + time.Minute, WaitsForGuest: true, UsesGuest: true, SingleShot: true,
+		WhyNotCancellableOnceBegun: "The guest is already running the program, and the guest agent cannot stop it.",
+	},
+	{Name: VMDiskMove, Type: TypeVM, Verb: "Move disk", Permission: MayChangeInfra, Limit: longCopy, TakesSlot: true, Stoppable: true},
 	{Name: VMMigrate, Type: TypeVM, Verb: "Move to another host", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
-	{Name: VMPlan, Type: TypeVM, Verb: "Plan", Permission: MayChangeVMs, Limit: 15 * time.Second, Aside: true},
-	{Name: ConsoleOpen, Type: TypeVM, Verb: "Open console", Permission: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},
+	{Name: VMPlan, Type: TypeVM, Verb: "Plan", Permission: MayChangeVMs, Limit: 15 * time.Second, Background: true},
+	{Name: ConsoleOpen, Type: TypeVM, Verb: "Open console", Permission: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Background: true},
 }
 
-var kindByName = func() map[JobKind]Kind {
-	named := map[JobKind]Kind{}
+var kindByName = func() map[JobKind]JobKindInfo {
+	named := map[JobKind]JobKindInfo{}
 	for _, k := range kinds {
 		named[k.Name] = k
 	}
@@ -186,7 +186,7 @@ var kindByName = func() map[JobKind]Kind {
 }()
 
 // Is returns the kind's row of the table; the zero value for an unknown kind.
-func (k JobKind) Is() Kind { return kindByName[k] }
+func (k JobKind) Info() JobKindInfo { return kindByName[k] }
 
 // Known reports whether the table has the kind.
 func (k JobKind) Known() bool { _, ok := kindByName[k]; return ok }
@@ -194,12 +194,12 @@ func (k JobKind) Known() bool { _, ok := kindByName[k]; return ok }
 // SingleShot reports whether a job of this kind must never be executed twice. The agent journals such a job before it
 // acts and, if in doubt, ends it as unknown. A deletion of data is single-shot too.
 func (k JobKind) SingleShot(a JobArgs) bool {
-	is := k.Is()
-	return is.SingleShot || is.ShotByData && a.DeleteDisks
+	is := k.Info()
+	return is.SingleShot || is.SingleShotWithData && a.DeleteDisks
 }
 
 // KindsWhere lists the kinds that satisfy match, in the order of the table.
-func KindsWhere(match func(Kind) bool) []JobKind {
+func KindsWhere(match func(JobKindInfo) bool) []JobKind {
 	var out []JobKind
 	for _, k := range kinds {
 		if match(k) {

@@ -8,37 +8,37 @@ import (
 	"quantix/internal/fleet"
 )
 
-func everyKind() []fleet.JobKind { return fleet.KindsWhere(func(fleet.Kind) bool { return true }) }
+func everyKind() []fleet.JobKind { return fleet.KindsWhere(func(fleet.JobKindInfo) bool { return true }) }
 
 func TestJobKindTableIsConsistent(t *testing.T) {
 	t.Parallel()
 	rights := []fleet.Permission{fleet.MayUseVMs, fleet.MayChangeVMs, fleet.MayChangeInfra}
 	verbs := map[string]fleet.JobKind{}
 	for _, k := range everyKind() {
-		is := k.Is()
-		if is.Name != k || is.Verb == "" || is.Limit <= 0 || is.Type.Is().Plural == "" || !slices.Contains(rights, is.Permission) {
+		is := k.Info()
+		if is.Name != k || is.Verb == "" || is.Limit <= 0 || is.Type.Info().Plural == "" || !slices.Contains(rights, is.Permission) {
 			t.Errorf("%s is incomplete: %+v", k, is)
 		}
 		if other, taken := verbs[is.Verb]; taken {
 			t.Errorf("%s and %s have the same verb %q", k, other, is.Verb)
 		}
 		verbs[is.Verb] = k
-		if prefix, _, _ := strings.Cut(string(k), "."); !is.Aside && prefix != is.Type.Is().Label {
+		if prefix, _, _ := strings.Cut(string(k), "."); !is.Background && prefix != is.Type.Info().Label {
 			t.Errorf("%s has the type %s", k, is.Type)
 		}
-		if is.SingleShot && is.ShotByData || is.SingleShot && is.Slot || is.Waits && (is.Slot || is.Forces) || is.Stands != "" && is.Begun != "" {
+		if is.SingleShot && is.SingleShotWithData || is.SingleShot && is.TakesSlot || is.WaitsForGuest && (is.TakesSlot || is.InterruptsWaits) || is.WhyNotCancellable != "" && is.WhyNotCancellableOnceBegun != "" {
 			t.Errorf("%s is inconsistent: %+v", k, is)
 		}
-		if is.Guest && (is.Type != fleet.TypeVM || is.Applies || is.Slot || !is.Waits) {
+		if is.UsesGuest && (is.Type != fleet.TypeVM || is.AppliesSpec || is.TakesSlot || !is.WaitsForGuest) {
 			t.Errorf("%s is an inconsistent guest job: %+v", k, is)
 		}
 		if is.Power != "" && !is.NewestOnly {
 			t.Errorf("%s requests a power state, but is not NewestOnly", k)
 		}
-		if is.Stoppable && (is.TakenBack || is.Begun != "" || is.Stands != "") || is.Left != "" && !is.Stoppable {
+		if is.Stoppable && (is.CancelledAtOnce || is.WhyNotCancellableOnceBegun != "" || is.WhyNotCancellable != "") || is.LeftoverText != "" && !is.Stoppable {
 			t.Errorf("%s has inconsistent cancellation: %+v", k, is)
 		}
-		for _, why := range []string{is.Stands, is.Begun, is.Left} {
+		for _, why := range []string{is.WhyNotCancellable, is.WhyNotCancellableOnceBegun, is.LeftoverText} {
 			if why != "" && !strings.HasSuffix(why, ".") {
 				t.Errorf("reason of %s is not a sentence: %q", k, why)
 			}
@@ -62,7 +62,7 @@ func TestJobKindsExecutedAtMostOnce(t *testing.T) {
 func TestTaskFilterAcceptsEveryVisibleKind(t *testing.T) {
 	t.Parallel()
 	for _, k := range everyKind() {
-		if _, err := fleet.ParseFilter(fleet.TaskKeys, "kind:"+string(k)); (err != nil) != k.Is().Aside {
+		if _, err := fleet.ParseFilter(fleet.TaskKeys, "kind:"+string(k)); (err != nil) != k.Info().Background {
 			t.Errorf("kind:%s: %v", k, err)
 		}
 	}

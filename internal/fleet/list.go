@@ -47,7 +47,7 @@ type SearchHit struct {
 type Overview struct {
 	Hosts                map[HostPhase]int `json:"hosts"`
 	VMs                  map[Phase]int     `json:"vms"`
-	VMsInNeed            int               `json:"vmsInNeed"`  // VMs that need attention
+	VMsNeedingAttention            int               `json:"vmsInNeed"`  // VMs that need attention
 	VMsDrifted           int               `json:"vmsDrifted"` // VMs with drift on online hosts
 	DiscoveredVMs        int               `json:"discoveredVms"`
 	Pools                map[Severity]int  `json:"pools"`
@@ -64,6 +64,6 @@ type Overview struct {
 // VMTotals counts the VMs.
 type VMTotals struct {
 	Phases     map[Phase]int
-	InNeed     int // VMs that need attention
+	NeedingAttention     int // VMs that need attention
 	Discovered int // unmanaged VMs
 }

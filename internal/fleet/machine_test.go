@@ -78,14 +78,14 @@ func TestUsedListsEachDeviceFieldValueOnce(t *testing.T) {
 		Disks: []fleet.Disk{{}, {Bus: "scsi", Serial: "A"}, {Bus: "nvme", Serial: "B"}, {Bus: "scsi"}},
 		NICs:  []fleet.NIC{{Model: "e1000e", Queues: 2}},
 	}
-	want := []fleet.UsedPart{
+	want := []fleet.UsedField{
 		{Name: "disks.bus", At: "disks[1].bus", Type: "bus", Value: "scsi"},
 		{Name: "disks.bus", At: "disks[2].bus", Type: "bus", Value: "nvme"},
 		{Name: "disks.serial", At: "disks[1].serial", Type: "serial number"},
 		{Name: "nics.model", At: "nics[0].model", Type: "model", Value: "e1000e"},
 		{Name: "nics.queues", At: "nics[0].queues", Type: "queues"},
 	}
-	if got := spec.Used(); !slices.Equal(got, want) {
+	if got := spec.UsedFields(); !slices.Equal(got, want) {
 		t.Errorf("used fields are %+v", got)
 	}
 }

@@ -41,14 +41,14 @@ type NetworkType struct {
 	Word    string // name on pages: "VXLAN overlay"
 	Help    string // help text of the choice
 	Forward string // libvirt's forward mode
-	Served  bool   // hosts have addresses in the network and can serve DHCP and DNS
-	Outward bool   // the network leads out of the host, so VMs of a project need a grant
-	Made    bool   // the agent creates devices for the network
-	Across  bool   // guests of different hosts can share a layer 2
-	Bare    bool   // hosts cannot filter the NICs: security groups and anti-spoofing do not work
-	Tags    bool   // port groups can have VLANs of their own
-	Needs   []string
-	May     []string
+	HostAddresses  bool   // hosts have addresses in the network and can serve DHCP and DNS
+	External bool   // the network leads out of the host, so VMs of a project need a grant
+	CreatesDevices    bool   // the agent creates devices for the network
+	SpansHosts  bool   // guests of different hosts can share a layer 2
+	Unfiltered    bool   // hosts cannot filter the NICs: security groups and anti-spoofing do not work
+	PortGroupVLANs    bool   // port groups can have VLANs of their own
+	RequiredFields   []string
+	OptionalFields     []string
 }
 
 // NetworkField is a field of a network's spec that only some modes have.
@@ -121,41 +121,41 @@ func checkUnderlay(s NetworkSpec) string {
 // networkTypes lists all modes, in the order of the form.
 var networkTypes = []NetworkType{
 	{
-		Mode: NetworkNAT, Word: "NAT", Forward: "nat", Served: true, May: []string{"device", "bridge", "mtu"},
+		Mode: NetworkNAT, Word: "NAT", Forward: "nat", HostAddresses: true, OptionalFields: []string{"device", "bridge", "mtu"},
 		Help: "Guests reach outside networks through their host's address. Outside systems cannot connect to guests.",
 	},
 	{
-		Mode: NetworkRouted, Word: "Routed", Forward: "route", Served: true, May: []string{"device", "bridge", "mtu"},
+		Mode: NetworkRouted, Word: "Routed", Forward: "route", HostAddresses: true, OptionalFields: []string{"device", "bridge", "mtu"},
 		Help: "Guests reach outside networks with their own addresses. Your routers need a route to the guests through each host.",
 	},
 	{
-		Mode: NetworkIsolated, Word: "Isolated", Served: true, May: []string{"bridge", "mtu"},
+		Mode: NetworkIsolated, Word: "Isolated", HostAddresses: true, OptionalFields: []string{"bridge", "mtu"},
 		Help: "Guests on the same host reach one another and the host, but no outside network.",
 	},
 	{
-		Mode: NetworkVXLAN, Word: "VXLAN overlay", Forward: "bridge", Outward: true, Made: true, Across: true,
-		Needs: []string{"vni", "underlay"}, May: []string{"bridge", "mtu"},
+		Mode: NetworkVXLAN, Word: "VXLAN overlay", Forward: "bridge", External: true, CreatesDevices: true, SpansHosts: true,
+		RequiredFields: []string{"vni", "underlay"}, OptionalFields: []string{"bridge", "mtu"},
 		Help: "Guests on all assigned hosts share one layer 2 network. The hosts connect it by VXLAN tunnels over their existing network.",
 	},
 	{
-		Mode: NetworkUplink, Word: "Bridge on a device", Forward: "bridge", Outward: true, Made: true, Across: true,
-		Needs: []string{"device"}, May: []string{"bridge", "vlan", "stp"},
+		Mode: NetworkUplink, Word: "Bridge on a device", Forward: "bridge", External: true, CreatesDevices: true, SpansHosts: true,
+		RequiredFields: []string{"device"}, OptionalFields: []string{"bridge", "vlan", "stp"},
 		Help: "Each host creates a Linux bridge on one of its network devices. Guests are on the physical network of that device.",
 	},
 	{
-		Mode: NetworkBridged, Word: "Existing bridge", Forward: "bridge", Outward: true, Across: true, Needs: []string{"bridge"},
+		Mode: NetworkBridged, Word: "Existing bridge", Forward: "bridge", External: true, SpansHosts: true, RequiredFields: []string{"bridge"},
 		Help: "Guests are on an existing Linux bridge of the hosts, which Quantix does not change.",
 	},
 	{
-		Mode: NetworkOVS, Word: "Open vSwitch", Forward: "bridge", Outward: true, Across: true, Tags: true, Bare: true, Needs: []string{"bridge"}, May: []string{"vlan"},
+		Mode: NetworkOVS, Word: "Open vSwitch", Forward: "bridge", External: true, SpansHosts: true, PortGroupVLANs: true, Unfiltered: true, RequiredFields: []string{"bridge"}, OptionalFields: []string{"vlan"},
 		Help: "Guests are on an existing Open vSwitch bridge of the hosts, optionally in a VLAN. Security groups do not work on it.",
 	},
 	{
-		Mode: NetworkMacvtap, Word: "macvtap", Forward: "bridge", Outward: true, Across: true, Bare: true, Needs: []string{"device"}, May: []string{"direct"},
+		Mode: NetworkMacvtap, Word: "macvtap", Forward: "bridge", External: true, SpansHosts: true, Unfiltered: true, RequiredFields: []string{"device"}, OptionalFields: []string{"direct"},
 		Help: "Guests connect directly to a network device of the host, without a bridge. Guests and their host cannot reach each other.",
 	},
 	{
-		Mode: NetworkSRIOV, Word: "SR-IOV", Forward: "hostdev", Outward: true, Across: true, Bare: true, Needs: []string{"device"}, May: []string{"vlan"},
+		Mode: NetworkSRIOV, Word: "SR-IOV", Forward: "hostdev", External: true, SpansHosts: true, Unfiltered: true, RequiredFields: []string{"device"}, OptionalFields: []string{"vlan"},
 		Help: "Each NIC uses one virtual function (VF) of a host device exclusively. VMs with such NICs cannot migrate live.",
 	},
 }
@@ -164,7 +164,7 @@ var networkTypes = []NetworkType{
 func NetworkTypes() []NetworkType { return slices.Clone(networkTypes) }
 
 // Is returns the mode's row of the table; the zero value for an unknown mode.
-func (m NetworkMode) Is() NetworkType {
+func (m NetworkMode) Info() NetworkType {
 	if i := slices.IndexFunc(networkTypes, func(t NetworkType) bool { return t.Mode == m }); i >= 0 {
 		return networkTypes[i]
 	}
@@ -172,14 +172,14 @@ func (m NetworkMode) Is() NetworkType {
 }
 
 // Takes reports whether a network of the mode may have the field.
-func (t NetworkType) Takes(field string) bool {
-	return slices.Contains(t.Needs, field) || slices.Contains(t.May, field)
+func (t NetworkType) HasField(field string) bool {
+	return slices.Contains(t.RequiredFields, field) || slices.Contains(t.OptionalFields, field)
 }
 
 // ModesTaking lists the modes that may have the field; "served" selects the modes that give hosts addresses.
-func ModesTaking(field string) (out []NetworkMode) {
+func ModesWithField(field string) (out []NetworkMode) {
 	for _, t := range networkTypes {
-		if t.Takes(field) || field == "served" && t.Served {
+		if t.HasField(field) || field == "served" && t.HostAddresses {
 			out = append(out, t.Mode)
 		}
 	}
@@ -187,9 +187,9 @@ func ModesTaking(field string) (out []NetworkMode) {
 }
 
 // BareModes lists the modes whose NICs hosts cannot filter.
-func BareModes() (out []string) {
+func UnfilteredModes() (out []string) {
 	for _, t := range networkTypes {
-		if t.Bare {
+		if t.Unfiltered {
 			out = append(out, string(t.Mode))
 		}
 	}
@@ -198,13 +198,13 @@ func BareModes() (out []string) {
 
 // OfMode returns the spec without the fields of other modes. A form without scripts sends the fields of all modes.
 func (s NetworkSpec) OfMode() NetworkSpec {
-	t := s.Mode.Is()
+	t := s.Mode.Info()
 	for _, f := range networkFields {
-		if !t.Takes(f.Name) {
+		if !t.HasField(f.Name) {
 			f.clear(&s)
 		}
 	}
-	if !t.Served {
+	if !t.HostAddresses {
 		s.IPv4, s.IPv6, s.DNS, s.Domain = nil, nil, false, ""
 	}
 	return s
@@ -212,7 +212,7 @@ func (s NetworkSpec) OfMode() NetworkSpec {
 
 // checkMode adds an error for each missing field of the mode and for each field of another mode.
 func (s NetworkSpec) checkMode(c *Checks, prefix string) {
-	t := s.Mode.Is()
+	t := s.Mode.Info()
 	if t.Mode == "" {
 		words := make([]string, len(networkTypes))
 		for i, known := range networkTypes {
@@ -224,17 +224,17 @@ func (s NetworkSpec) checkMode(c *Checks, prefix string) {
 	for _, f := range networkFields {
 		given := f.isSet(s)
 		switch {
-		case given && !t.Takes(f.Name):
+		case given && !t.HasField(f.Name):
 			c.Add(prefix+"."+f.Name, "A network of mode %q has no %s. Leave the field empty, or choose another mode.", string(s.Mode), lowerFirst(f.Label))
 		case given && f.check != nil:
 			if why := f.check(s); why != "" {
 				c.Add(prefix+"."+f.Name, "%s", why)
 			}
-		case !given && slices.Contains(t.Needs, f.Name):
+		case !given && slices.Contains(t.RequiredFields, f.Name):
 			c.Add(prefix+"."+f.Name, "%s", f.Missing)
 		}
 	}
-	if t.Served {
+	if t.HostAddresses {
 		return
 	}
 	for _, x := range []struct {

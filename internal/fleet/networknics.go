@@ -62,12 +62,12 @@ func (s NetworkSpec) Forward() string {
 	if s.Direct != "" {
 		return string(s.Direct)
 	}
-	return s.Mode.Is().Forward
+	return s.Mode.Info().Forward
 }
 
 // Counted reports whether each NIC on the network needs an exclusive resource of its host: a virtual function or the
 // device.
-func (s NetworkSpec) Counted() bool {
+func (s NetworkSpec) HasExclusiveNICs() bool {
 	return s.Mode == NetworkSRIOV || s.Direct == DirectPassthrough
 }
 
@@ -78,7 +78,7 @@ type NetworkNICs struct {
 }
 
 // Short returns a warning if more NICs are on the network than the host supports; empty: it supports all.
-func (c NetworkNICs) Short(s NetworkSpec, nics int) string {
+func (c NetworkNICs) ShortageWarning(s NetworkSpec, nics int) string {
 	switch {
 	case nics <= c.Total || c.Total == 0:
 		return ""

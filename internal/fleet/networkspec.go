@@ -98,7 +98,7 @@ func (s NetworkSpec) Prefixes() (out []netip.Prefix) {
 }
 
 // Served reports whether each host runs a DNS or DHCP server for the network's guests.
-func (s NetworkSpec) Served() bool {
+func (s NetworkSpec) RunsDHCPOrDNS() bool {
 	gives := func(n *Subnet) bool { return n != nil && n.DHCP != nil }
 	return (s.IPv4 != nil || s.IPv6 != nil) && (s.DNS || gives(s.IPv4) || gives(s.IPv6))
 }
@@ -125,7 +125,7 @@ func (s NetworkSpec) Check(c *Checks, prefix string) {
 			c.Add(prefix+".ipv4.gateway", "A routed network needs a subnet: enter the hosts' address in the subnet, such as 192.168.50.1/24.")
 		}
 	}
-	if s.Mode.Is().Mode != "" && !s.Mode.Is().Served {
+	if s.Mode.Info().Mode != "" && !s.Mode.Info().HostAddresses {
 		s.checkPlain(c, prefix)
 		return
 	}
@@ -149,7 +149,7 @@ func (s NetworkSpec) Check(c *Checks, prefix string) {
 // checkPlain is Check for a spec without addresses.
 func (s NetworkSpec) checkPlain(c *Checks, prefix string) {
 	checkDevice(c, prefix+".bridge", s.Bridge, "bridge")
-	if s.Mode.Is().Made && systemDevice.MatchString(s.Bridge) {
+	if s.Mode.Info().CreatesDevices && systemDevice.MatchString(s.Bridge) {
 		c.Add(prefix+".bridge", "%s is a device name of the system or of another program. Enter another name, such as qx-lab, or leave the field empty.", s.Bridge)
 	}
 	s.checkDevices(c, prefix)
@@ -157,7 +157,7 @@ func (s NetworkSpec) checkPlain(c *Checks, prefix string) {
 }
 
 func (s NetworkSpec) checkDevices(c *Checks, prefix string) {
-	if s.Mode.Is().Takes("device") {
+	if s.Mode.Info().HasField("device") {
 		checkDevice(c, prefix+".device", s.Device, "device")
 	}
 	if s.Device != "" && s.Device == s.Bridge {

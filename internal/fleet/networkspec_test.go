@@ -163,7 +163,7 @@ func TestNetworkActionsRefusedWithReason(t *testing.T) {
 	defined := fleet.NetworkView{Network: fleet.Network{Spec: &fleet.NetworkSpec{}}}
 	deleting := fleet.NetworkView{Network: fleet.Network{Spec: &fleet.NetworkSpec{}, DeletedAt: &defined.CreatedAt}}
 	statusOn := func(assigned, leaving bool, state fleet.NetworkState) fleet.NetworkHost {
-		return fleet.NetworkHost{HostName: "h1", Assigned: assigned, Leaving: leaving, State: state}
+		return fleet.NetworkHost{HostName: "h1", Assigned: assigned, Releasing: leaving, State: state}
 	}
 	for name, c := range map[string]struct {
 		of interface {
@@ -187,7 +187,7 @@ func TestNetworkActionsRefusedWithReason(t *testing.T) {
 		"release during release":             {statusOn(false, true, fleet.NetworkActive), fleet.ActRelease, "h1 is releasing the network."},
 		"release":                            {statusOn(true, false, fleet.NetworkActive), fleet.ActRelease, ""},
 		"release, not assigned":              {statusOn(false, false, fleet.NetworkActive), fleet.ActRelease, "The network is not assigned to h1."},
-		"release a network of the same name": {fleet.NetworkHost{HostName: "h1", Status: &fleet.NetworkStatus{Foreign: true}}, fleet.ActRelease, "h1 has another network of this name, which Quantix did not create."},
+		"release a network of the same name": {fleet.NetworkHost{HostName: "h1", Status: &fleet.NetworkStatus{NameTaken: true}}, fleet.ActRelease, "h1 has another network of this name, which Quantix did not create."},
 		"grant an isolated network":          {defined, fleet.ActGrant, "An isolated, NAT or routed network of libvirt is open to all projects."},
 		"action of another type":             {defined, fleet.ActStart, `There is no action "start".`},
 	} {

@@ -109,13 +109,13 @@ func numaNodes() VMField {
 		}
 		return strings.Join(out, ", ")
 	}
-	f := valueAs("numa", "NUMA nodes", NextBoot, func(s *VMSpec) *[]VMNUMANode { return &s.NUMA }, words,
+	f := valueAs("numa", "NUMA nodes", WhenNextBoot, func(s *VMSpec) *[]VMNUMANode { return &s.NUMA }, words,
 		func(a, b []VMNUMANode) string { return words(a) + " → " + words(b) }, sameNodes)
 	f.Value = func(s VMSpec) any { return append([]VMNUMANode{}, s.NUMA...) } // JSON needs [] for an empty list, not null
 	f.Copy = func(to *VMSpec, from VMSpec) { to.NUMA = slices.Clone(from.NUMA) }
 	f.Default = func(s VMSpec) bool { return len(s.NUMA) == 0 }
 	f.check = func(c *Checks, field string, s VMSpec) { s.checkNUMANodes(c, field) }
-	f.Holds = func(was, want VMSpec) (at []string) {
+	f.ReservedPaths = func(was, want VMSpec) (at []string) {
 		for i, v := range want.NUMA {
 			if v.Nodes != "" && (i >= len(was.NUMA) || PlainSet(was.NUMA[i].Nodes) != PlainSet(v.Nodes)) {
 				at = append(at, fmt.Sprintf("numa[%d].nodes", i))
@@ -132,7 +132,7 @@ func numaNodes() VMField {
 			{"nodes", Input{Kind: InputText, Label: "Host nodes", Example: "any", Reserved: others}},
 		},
 	}
-	return live(VM.hotPlugsNUMANodes, vmField(reserved(others, f)))
+	return withLive(VM.hotPlugsNUMANodes, vmField(operatorOnly(others, f)))
 }
 
 // hotPlugsNUMANodes reports whether a running guest gets the change at once, because all nodes only grow or all only
@@ -150,7 +150,7 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 		c.Add(field, "Define two or more NUMA nodes, or none.")
 		return
 	case n > MaxNUMANodes:
-		c.Add(field, "A VM has at most %s.", count(MaxNUMANodes, "NUMA node"))
+		c.Add(field, "A VM has at most %s.", countOf(MaxNUMANodes, "NUMA node"))
 		return
 	}
 	most, memory, complete := max(s.CPUs, s.CPU.Max), 0, true

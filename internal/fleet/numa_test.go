@@ -110,15 +110,15 @@ func TestNUMANodeMemoryGrowsWhileGuestRuns(t *testing.T) {
 		nodes  []fleet.VMNUMANode
 		when   fleet.When
 	}{
-		"one grows":          {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 512}, {CPUs: "1", MemoryMiB: 256}}, fleet.Now},
-		"both grow":          {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 384}, {CPUs: "1", MemoryMiB: 384}}, fleet.Now},
-		"by an odd step":     {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 448}, {CPUs: "1", MemoryMiB: 320}}, fleet.NextBoot},
-		"one shrinks":        {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 640}, {CPUs: "1", MemoryMiB: 128}}, fleet.NextBoot},
-		"above the maximum":  {4096, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 3840}, {CPUs: "1", MemoryMiB: 256}}, fleet.NextBoot},
-		"with another vCPU":  {768, []fleet.VMNUMANode{{CPUs: "1", MemoryMiB: 512}, {CPUs: "0", MemoryMiB: 256}}, fleet.NextBoot},
-		"on another node":    {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 512, Nodes: "1"}, {CPUs: "1", MemoryMiB: 256}}, fleet.NextBoot},
-		"without nodes":      {768, nil, fleet.NextBoot},
-		"with one more node": {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256}, {CPUs: "2", MemoryMiB: 256}}, fleet.NextBoot},
+		"one grows":          {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 512}, {CPUs: "1", MemoryMiB: 256}}, fleet.WhenNow},
+		"both grow":          {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 384}, {CPUs: "1", MemoryMiB: 384}}, fleet.WhenNow},
+		"by an odd step":     {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 448}, {CPUs: "1", MemoryMiB: 320}}, fleet.WhenNextBoot},
+		"one shrinks":        {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 640}, {CPUs: "1", MemoryMiB: 128}}, fleet.WhenNextBoot},
+		"above the maximum":  {4096, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 3840}, {CPUs: "1", MemoryMiB: 256}}, fleet.WhenNextBoot},
+		"with another vCPU":  {768, []fleet.VMNUMANode{{CPUs: "1", MemoryMiB: 512}, {CPUs: "0", MemoryMiB: 256}}, fleet.WhenNextBoot},
+		"on another node":    {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 512, Nodes: "1"}, {CPUs: "1", MemoryMiB: 256}}, fleet.WhenNextBoot},
+		"without nodes":      {768, nil, fleet.WhenNextBoot},
+		"with one more node": {768, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 256}, {CPUs: "1", MemoryMiB: 256}, {CPUs: "2", MemoryMiB: 256}}, fleet.WhenNextBoot},
 	} {
 		to := vm
 		to.Spec.MemoryMiB, to.Spec.NUMA = c.memory, c.nodes
@@ -170,7 +170,7 @@ func TestEncryptedMemoryRefusesIncompatibleSettings(t *testing.T) {
 		}
 	}
 	for policy, want := range map[int64]string{3: "0x0003: debugging is disabled", 7: "0x0007: debugging is disabled", 2: "0x0002: the host may debug the guest and read its memory"} {
-		if got := (fleet.LaunchInfo{Kind: "sev", Policy: policy}).Says(); got != want {
+		if got := (fleet.LaunchInfo{Kind: "sev", Policy: policy}).PolicyText(); got != want {
 			t.Errorf("policy %d is %q, want %q", policy, got, want)
 		}
 	}

@@ -14,7 +14,7 @@ type PendingUnplug struct {
 }
 
 // StillHeld returns the pending unplugs as a sentence for the end of a task; empty: none.
-func (s VMStatus) StillHeld() string {
+func (s VMStatus) PendingUnplugText() string {
 	const most = 8
 	var all []string
 	for _, h := range s.PendingUnplug[:min(len(s.PendingUnplug), most)] {
@@ -45,7 +45,7 @@ type Module struct {
 // GivenBack selects modules to unplug: it returns the indexes of modules whose sizes add up to less, the memory to
 // remove per NUMA node in MiB. ok is false if no selection fits. Lists over MaxModules are refused: they can only
 // come from a faulty host, and the search is exponential.
-func GivenBack(all []Module, less []int) (which []int, ok bool) {
+func ModulesToUnplug(all []Module, less []int) (which []int, ok bool) {
 	if len(all) > MaxModules {
 		return nil, false
 	}
@@ -83,7 +83,7 @@ func pick(all []Module, among []int, mib int) (which []int, ok bool) {
 }
 
 // Waiting lists the changes that the running guest gets only at its next start, with the reason if it is known.
-func (vm VM) Waiting() []string {
+func (vm VM) NextStartChanges() []string {
 	if vm.Status == nil {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (vm VM) Waiting() []string {
 			}
 		}
 		f, known := FieldOf(name)
-		switch why := vm.whyLater(name); {
+		switch why := vm.nextStartReason(name); {
 		case pending: // the pending devices already explain the field
 		case why != "":
 			out = append(out, f.Type+" ("+why+")")
@@ -110,7 +110,7 @@ func (vm VM) Waiting() []string {
 }
 
 // whyLater returns, as a clause, why a running guest differs from its VM in vCPUs or memory; empty: no special reason.
-func (vm VM) whyLater(field string) string {
+func (vm VM) nextStartReason(field string) string {
 	s := vm.Status
 	switch cpus, memory := vm.Spec.CPUs, vm.Spec.MemoryMiB; {
 	case field == "cpus" && cpus > 0 && cpus < s.CPUs && s.Accelerator == "qemu":

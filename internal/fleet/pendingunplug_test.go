@@ -18,10 +18,10 @@ func TestGivenBackRefusesMoreModulesThanMaximum(t *testing.T) {
 	for i := range many {
 		many[i].MiB = 2
 	}
-	if which, ok := fleet.GivenBack(few, []int{15 * 128}); !ok || len(which) != 15 {
+	if which, ok := fleet.ModulesToUnplug(few, []int{15 * 128}); !ok || len(which) != 15 {
 		t.Errorf("15 of 16 modules: %v, %v", which, ok)
 	}
-	if _, ok := fleet.GivenBack(many, []int{999}); ok {
+	if _, ok := fleet.ModulesToUnplug(many, []int{999}); ok {
 		t.Error("more modules than the maximum were searched")
 	}
 }
@@ -33,7 +33,7 @@ func TestStillHeldSummarizesManyPendingUnplugs(t *testing.T) {
 	for i := range 200 {
 		s.PendingUnplug = append(s.PendingUnplug, fleet.PendingUnplug{Field: "disks", What: fmt.Sprintf("disk %d", i)})
 	}
-	if text := s.StillHeld(); !strings.HasSuffix(text, "disk 7 and 192 more; they are removed at the next start.") {
+	if text := s.PendingUnplugText(); !strings.HasSuffix(text, "disk 7 and 192 more; they are removed at the next start.") {
 		t.Error(text)
 	}
 }

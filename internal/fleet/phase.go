@@ -55,14 +55,14 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 		return PhaseCreating
 	case !Fresh(seen, now):
 		return PhaseUnknown
-	case vm.Status.Power == Absent && (pending || vm.Ordered != ""):
+	case vm.Status.Power == Absent && (pending || vm.RequestedPower != ""):
 		return PhaseCreating
 	case vm.Status.Power == Absent && vm.Status.Error != "":
 		return PhaseFailed
 	case vm.Status.Power == Absent:
 		return PhaseMissing
-	case vm.Ordered != "":
-		return transitionPhase(vm.Ordered)
+	case vm.RequestedPower != "":
+		return transitionPhase(vm.RequestedPower)
 	case pending:
 		return PhaseUpdating
 	}
@@ -79,26 +79,26 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 		return false
 	case !Fresh(seen, now):
 		return true
-	case len(vm.Status.Faults) > 0 || len(vm.Status.Drift) > 0 || vm.Contested() || vm.Protection.Expiry != "" || vm.ScheduleTrouble != "" || len(vm.Misplaced) > 0:
+	case len(vm.Status.Faults) > 0 || len(vm.Status.Drift) > 0 || vm.RunsOnTwoHosts() || vm.Protection.Expiry != "" || vm.ScheduleTrouble != "" || len(vm.Misplaced) > 0:
 		return true
 	}
-	return vm.idle() && (vm.Status.Power == Absent || vm.Status.Power == Crashed) || vm.OrderFailed()
+	return vm.hasNoPendingChange() && (vm.Status.Power == Absent || vm.Status.Power == Crashed) || vm.LastTaskFailed()
 }
 
 // idle reports whether the VM has no pending change: its host has applied the newest spec and no power state is
 // requested.
-func (vm VM) idle() bool { return vm.Generation <= vm.ObservedGeneration && vm.Ordered == "" }
+func (vm VM) hasNoPendingChange() bool { return vm.Generation <= vm.ObservedGeneration && vm.RequestedPower == "" }
 
 // OrderFailed reports whether the VM's last task failed, the requested state was not reached otherwise, and no newer
 // task is pending.
-func (vm VM) OrderFailed() bool {
-	return vm.Status != nil && vm.idle() && vm.Status.Error != "" && !vm.reachedAnyway()
+func (vm VM) LastTaskFailed() bool {
+	return vm.Status != nil && vm.hasNoPendingChange() && vm.Status.Error != "" && !vm.reachedRequestedPower()
 }
 
 // reachedAnyway reports whether the power state of the failed task was reached later: the guest shut down late, or it
 // was started on the host outside Quantix.
-func (vm VM) reachedAnyway() bool {
-	return vm.Status.ErrorOf.Is().Power != "" && vm.Status.Power == vm.Spec.Power
+func (vm VM) reachedRequestedPower() bool {
+	return vm.Status.ErrorOf.Info().Power != "" && vm.Status.Power == vm.Spec.Power
 }
 
 func transitionPhase(want Power) Phase {

@@ -54,7 +54,7 @@ func TestVMPhaseDerivesFromStatusAndReportAge(t *testing.T) {
 		"deletion requested, host offline":  {nothing, 2, reported(fleet.Running), stale, true, fleet.PhaseDeleting},
 		"deletion requested, never created": {nothing, 0, nil, nil, true, fleet.PhaseDeleting},
 	} {
-		vm := fleet.VM{Meta: fleet.Meta{Generation: 2, ObservedGeneration: c.observed, Ordered: c.ordered}, Status: c.status}
+		vm := fleet.VM{Meta: fleet.Meta{Generation: 2, ObservedGeneration: c.observed, RequestedPower: c.ordered}, Status: c.status}
 		if c.deleted {
 			vm.DeletedAt = ago(time.Minute)
 		}
@@ -102,7 +102,7 @@ func TestVMNeedsAttentionForFaultsAndFailures(t *testing.T) {
 		if got := vm.NeedsAttention(c.seen, now); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
-		if vm.Ordered = fleet.Running; c.status != nil && len(c.status.Faults) == 0 && fleet.Fresh(c.seen, now) && vm.NeedsAttention(c.seen, now) {
+		if vm.RequestedPower = fleet.Running; c.status != nil && len(c.status.Faults) == 0 && fleet.Fresh(c.seen, now) && vm.NeedsAttention(c.seen, now) {
 			t.Errorf("%s, with a requested power state: it needs attention", name)
 		}
 		vm.DeletedAt = ago(time.Minute)
@@ -127,8 +127,8 @@ func TestHostPhaseDerivesFromReports(t *testing.T) {
 	t.Parallel()
 	connected, disconnected := &fleet.HostStatus{Connected: true}, &fleet.HostStatus{}
 	for want, hosts := range map[fleet.HostPhase][]fleet.Host{
-		fleet.HostOnline:   {{Status: connected, SeenAt: ago(0), LookedAt: ago(fleet.Freshness)}},
-		fleet.HostDegraded: {{Status: disconnected, SeenAt: ago(0), LookedAt: ago(0)}, {Status: connected, SeenAt: ago(0), LookedAt: ago(fleet.Freshness + 1)}},
+		fleet.HostOnline:   {{Status: connected, SeenAt: ago(0), InventoryAt: ago(fleet.Freshness)}},
+		fleet.HostDegraded: {{Status: disconnected, SeenAt: ago(0), InventoryAt: ago(0)}, {Status: connected, SeenAt: ago(0), InventoryAt: ago(fleet.Freshness + 1)}},
 		fleet.HostConflict: {{Status: connected, SeenAt: ago(0), Conflict: "two"}, {Status: connected, SeenAt: ago(time.Hour), Conflict: "two"}},
 		fleet.HostPending:  {{}, {SeenAt: ago(0)}, {Status: connected}},
 		fleet.HostUnknown:  {{Status: connected, SeenAt: ago(time.Hour)}, {Status: disconnected, SeenAt: ago(time.Hour)}},

@@ -18,7 +18,7 @@ type Plan struct {
 	Changes   []Change  `json:"changes"` // empty for a new VM
 	State     PlanState `json:"state"`
 	// Drawing is the host's answer; nil: not yet received.
-	Drawing     *Drawing  `json:"drawing,omitempty"`
+	Drawing     *DefinitionDiff  `json:"drawing,omitempty"`
 	RequestedAt time.Time `json:"askedAt"`
 }
 
@@ -27,27 +27,27 @@ type PlanState string
 
 const (
 	PlanRequested PlanState = "asked"  // waiting for the host
-	PlanDrawn     PlanState = "drawn"  // the host has answered
+	PlanReady     PlanState = "drawn"  // the host has answered
 	PlanFailed    PlanState = "failed" // the host would refuse the change
 	PlanTimedOut  PlanState = "silent" // the host did not answer in time
 )
 
 // Deadline of the host's answer, and lifetime of a plan.
 const (
-	PlanPatience = 20 * time.Second
-	PlanLife     = time.Hour
+	PlanTimeout = 20 * time.Second
+	PlanLifetime     = time.Hour
 )
 
 // Bounds of a Drawing.
 const (
-	MaxDrawnText  = 256 << 10 // bytes of a definition
-	MaxDrawnLines = 1500      // lines of a difference
-	maxDrawnLine  = 1000      // bytes of a line
+	MaxDefinitionText  = 256 << 10 // bytes of a definition
+	MaxDiffLines = 1500      // lines of a difference
+	maxDiffLine  = 1000      // bytes of a line
 )
 
 // Drawing is the host's answer to a plan: the resulting definition as a difference to the current one.
-type Drawing struct {
-	Lines []DrawnLine `json:"lines"`
+type DefinitionDiff struct {
+	Lines []DefinitionLine `json:"lines"`
 	Left  int         `json:"left,omitempty"`  // number of further lines, beyond the bound
 	Error string      `json:"error,omitempty"` // the host's message why it would refuse the definition
 	// Hidden is the number of lines about the host that the user may not see.
@@ -55,7 +55,7 @@ type Drawing struct {
 }
 
 // DrawnLine is one line of a definition's XML or of a difference.
-type DrawnLine struct {
+type DefinitionLine struct {
 	Op   LineOp `json:"op"`
 	Text string `json:"text"`
 	// At is the path of the element that starts or ends on the line: "devices/disk/source". Empty: none. It is not
@@ -67,9 +67,9 @@ type DrawnLine struct {
 type LineOp string
 
 const (
-	LineStays  LineOp = "same"
-	LineComes  LineOp = "add"
-	LineGoes   LineOp = "remove"
+	LineSame  LineOp = "same"
+	LineAdded  LineOp = "add"
+	LineRemoved   LineOp = "remove"
 	LineGap    LineOp = "gap"    // unchanged lines, left out
 	LineHidden LineOp = "hidden" // lines that the user may not see
 )
@@ -88,7 +88,7 @@ var openElements = []string{
 	"devices/serial", "devices/serial/target", "devices/console", "devices/console/target",
 }
 
-func openElement(at string) bool {
+func isOpenElement(at string) bool {
 	parent, last := "", at
 	if i := strings.LastIndexByte(at, '/'); i >= 0 {
 		parent, last = at[:i], at[i+1:]
@@ -97,17 +97,17 @@ func openElement(at string) bool {
 }
 
 // Bounded returns the drawing cut to the bounds of storage. Hosts are not trusted to respect the bounds.
-func (d Drawing) Bounded() Drawing {
-	out := Drawing{Left: min(max(d.Left, 0), 1<<20), Error: shortened(d.Error, 2000), Lines: []DrawnLine{}}
+func (d DefinitionDiff) Bounded() DefinitionDiff {
+	out := DefinitionDiff{Left: min(max(d.Left, 0), 1<<20), Error: shortened(d.Error, 2000), Lines: []DefinitionLine{}}
 	for _, l := range d.Lines {
-		if len(out.Lines) == MaxDrawnLines {
+		if len(out.Lines) == MaxDiffLines {
 			out.Left++
 			continue
 		}
-		if !slices.Contains([]LineOp{LineStays, LineComes, LineGoes, LineGap}, l.Op) {
-			l.Op = LineStays
+		if !slices.Contains([]LineOp{LineSame, LineAdded, LineRemoved, LineGap}, l.Op) {
+			l.Op = LineSame
 		}
-		out.Lines = append(out.Lines, DrawnLine{l.Op, shortened(l.Text, maxDrawnLine), shortened(l.At, 200)})
+		out.Lines = append(out.Lines, DefinitionLine{l.Op, shortened(l.Text, maxDiffLine), shortened(l.At, 200)})
 	}
 	return out
 }
@@ -123,17 +123,17 @@ func shortened(text string, n int) string {
 
 // Visible returns the drawing as the user may see it: complete for users who may see hosts. Hidden lines are replaced
 // by a marker and counted.
-func (d Drawing) Visible(seesHosts bool) Drawing {
+func (d DefinitionDiff) Visible(seesHosts bool) DefinitionDiff {
 	out := d
-	out.Lines, out.Hidden = make([]DrawnLine, 0, len(d.Lines)), 0
+	out.Lines, out.Hidden = make([]DefinitionLine, 0, len(d.Lines)), 0
 	for _, l := range d.Lines {
-		open := seesHosts || l.Op == LineGap || strings.HasPrefix(strings.TrimSpace(l.Text), "<") && (l.At == "domain" || strings.HasPrefix(l.At, "domain/") && openElement(strings.TrimPrefix(l.At, "domain/")))
+		open := seesHosts || l.Op == LineGap || strings.HasPrefix(strings.TrimSpace(l.Text), "<") && (l.At == "domain" || strings.HasPrefix(l.At, "domain/") && isOpenElement(strings.TrimPrefix(l.At, "domain/")))
 		if l.At = ""; !open {
 			out.Hidden++
 			if n := len(out.Lines); n > 0 && out.Lines[n-1].Op == LineHidden {
 				continue
 			}
-			l = DrawnLine{Op: LineHidden}
+			l = DefinitionLine{Op: LineHidden}
 		}
 		out.Lines = append(out.Lines, l)
 	}

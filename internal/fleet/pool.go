@@ -69,7 +69,7 @@ type PoolStatus struct {
 	// Error: a problem, with libvirt's own message if there is one; an active pool with an error is degraded
 	Error    string `json:"error,omitempty"`
 	Note     string `json:"note,omitempty"`     // information that is not a fault
-	ByOthers bool   `json:"byOthers,omitempty"` // inactive: the pool was stopped on the host outside Quantix
+	StoppedOutside bool   `json:"byOthers,omitempty"` // inactive: the pool was stopped on the host outside Quantix
 	// FileSystem is the file system of the pool's directory. Nil: the pool has no directory, or an older agent does not
 	// report it.
 	FileSystem *FileSystem `json:"fileSystem,omitempty"`
@@ -107,18 +107,18 @@ type Volume struct {
 	SHA256  string `json:"sha256,omitempty"`
 	Altered bool   `json:"altered,omitempty"`
 	// StoodOn are those domains of UsedBy that only read the file, as a backing file of their disk.
-	StoodOn []VMID `json:"stoodOn,omitempty"`
+	BackingUsers []VMID `json:"stoodOn,omitempty"`
 	// Appliance describes the VM in the file, if it is an OVA archive or a disk in another product's format.
 	Appliance *Appliance `json:"appliance,omitempty"`
 	// Unsound is the reason why the file cannot serve as an image, from the host's inspection; empty: no objection.
-	Unsound string `json:"unsound,omitempty"`
+	NotImageReason string `json:"unsound,omitempty"`
 }
 
 // MaxUsers bounds each list of users in a Volume: any number of disks may be backed by one file.
 const MaxUsers = 8
 
 // ModifiedTo is the resolution of Volume.ModifiedAt.
-const ModifiedTo = time.Hour
+const ModifiedResolution = time.Hour
 
 // PoolHost is the status of a pool on one host.
 type PoolHost struct {
@@ -129,7 +129,7 @@ type PoolHost struct {
 	Status    *PoolStatus `json:"status"`            // nil: nothing reported yet
 	SeenAt    *time.Time  `json:"seenAt"`            // when the host was last seen
 	State     PoolState   `json:"state"`             // derived: unknown if the report is stale
-	Starved   int         `json:"starved,omitempty"` // VMs on the host that are paused because the pool is full or fails
+	PausedVMs   int         `json:"starved,omitempty"` // VMs on the host that are paused because the pool is full or fails
 	Severity  Severity    `json:"severity"`          // severity of the state, or worse
 	Impact    *PoolImpact `json:"impact,omitempty"`  // VMs affected by a problem of the pool on the host; nil: no problem, or not queried
 	Notice    string      `json:"notice,omitempty"`  // notice beside the state: "98 % used"
@@ -166,13 +166,13 @@ func PoolStateOf(reported PoolState, fresh bool) PoolState {
 }
 
 // Room is the space of a pool, in bytes.
-type Room struct {
+type PoolSpace struct {
 	CapacityBytes, UsedBytes, AvailableBytes, ProvisionedBytes int64
 }
 
 // Plus returns the sum of both spaces.
-func (r Room) Plus(o Room) Room {
-	return Room{
+func (r PoolSpace) Plus(o PoolSpace) PoolSpace {
+	return PoolSpace{
 		AddBytes(r.CapacityBytes, o.CapacityBytes), AddBytes(r.UsedBytes, o.UsedBytes),
 		AddBytes(r.AvailableBytes, o.AvailableBytes), AddBytes(r.ProvisionedBytes, o.ProvisionedBytes),
 	}
@@ -188,13 +188,13 @@ func AddBytes(a, b int64) int64 {
 }
 
 // Room returns the pool's space on the host.
-func (s PoolStatus) Room() Room {
-	return Room{s.CapacityBytes, s.UsedBytes, s.AvailableBytes, s.ProvisionedBytes}
+func (s PoolStatus) Space() PoolSpace {
+	return PoolSpace{s.CapacityBytes, s.UsedBytes, s.AvailableBytes, s.ProvisionedBytes}
 }
 
 // UsedPercent returns the used share of the capacity, at most 1000. It is rounded down, so that no pool counts as
 // full too early.
-func (r Room) UsedPercent() int {
+func (r PoolSpace) UsedPercent() int {
 	if r.CapacityBytes <= 0 {
 		return 0
 	}

@@ -46,22 +46,22 @@ var (
 	poolPortal = PoolField{
 		Name: "portal", Label: "Portal", Hint: "The target's address, such as 10.0.0.5 or san-1.example.org:3260.",
 		At:    func(s *PoolSpec) *string { return &s.Portal },
-		Check: unless(isServer, "Enter the target's name or address, with the port if it is not 3260."),
+		Check: checkWith(isServer, "Enter the target's name or address, with the port if it is not 3260."),
 	}
 	poolTarget = PoolField{
 		Name: "target", Label: "Target", Hint: "The target's name (IQN), such as iqn.2026-01.org.example:vms.",
 		At:    func(s *PoolSpec) *string { return &s.Target },
-		Check: unless(isIQN, "Enter the target's iSCSI name, such as iqn.2026-01.org.example:vms."),
+		Check: checkWith(isIQN, "Enter the target's iSCSI name, such as iqn.2026-01.org.example:vms."),
 	}
 	poolInitiator = PoolField{
 		Name: "initiator", Label: "Initiator", Hint: "Initiator name (IQN) of the hosts, such as iqn.2026-01.org.example:quantix. The target must allow it.",
 		At:    func(s *PoolSpec) *string { return &s.Initiator },
-		Check: unless(isIQN, "Enter the initiator name of the hosts, such as iqn.2026-01.org.example:quantix."),
+		Check: checkWith(isIQN, "Enter the initiator name of the hosts, such as iqn.2026-01.org.example:quantix."),
 	}
 	poolMonitors = PoolField{
 		Name: "monitors", Label: "Monitors", Hint: "Addresses of the cluster's monitors, separated by commas: 10.0.0.1, 10.0.0.2:6789.",
 		At: func(s *PoolSpec) *string { return &s.Monitors },
-		Check: unless(func(v string) bool {
+		Check: checkWith(func(v string) bool {
 			all := PoolSpec{Monitors: v}.Servers()
 			return len(all) > 0 && len(all) <= maxServers && !slices.ContainsFunc(all, func(m string) bool { return !isServer(m) })
 		}, "Enter the addresses of one to nine monitors, separated by commas."),
@@ -69,24 +69,24 @@ var (
 	poolCeph = PoolField{
 		Name: "cephPool", Label: "Ceph pool", Hint: "The pool's name in the cluster, such as vms.",
 		At:    func(s *PoolSpec) *string { return &s.CephPool },
-		Check: unless(cephForm.MatchString, "Enter the name of the Ceph pool: letters, digits and . _ -."),
+		Check: checkWith(cephForm.MatchString, "Enter the name of the Ceph pool: letters, digits and . _ -."),
 	}
 	poolGroup = PoolField{
 		Name: "group", Label: "Volume group", Hint: "The volume group's name on the hosts, such as vg-vms. It must exist: nothing is created or formatted. Each host accepts only devices that its agent allows (poolDevices, such as /dev/vg-vms).",
 		At:    func(s *PoolSpec) *string { return &s.Group },
-		Check: unless(func(v string) bool { return groupForm.MatchString(v) && v != "." && v != ".." }, "Enter the volume group's name: letters, digits and . _ + -."),
+		Check: checkWith(func(v string) bool { return groupForm.MatchString(v) && v != "." && v != ".." }, "Enter the volume group's name: letters, digits and . _ + -."),
 	}
 	poolUser = PoolField{
 		Name: "user", Label: "User", Hint: "User name for the storage. Empty: no authentication.", Optional: true,
 		At:    func(s *PoolSpec) *string { return &s.User },
-		Check: unless(func(v string) bool { return v == "" || poolUserForm.MatchString(v) }, "A user name has letters, digits and . _ @ : -."),
+		Check: checkWith(func(v string) bool { return v == "" || poolUserForm.MatchString(v) }, "A user name has letters, digits and . _ @ : -."),
 	}
 )
 
 var chap = &PoolSecret{
 	Label: "CHAP password", Hint: "Most targets require 12 to 16 characters.",
 	Check: func(v string) string {
-		if len(v) > maxSecretBytes || !plain(v) {
+		if len(v) > maxSecretBytes || !isPlainText(v) {
 			return "A password is one line of at most 255 characters."
 		}
 		return ""
@@ -134,9 +134,9 @@ func (s PoolSpec) Servers() (out []string) {
 
 // Place returns the location of the storage and the field that names it: a directory, an iSCSI target, a Ceph pool or
 // a volume group. Two pools of one host must not have the same location.
-func (s PoolSpec) Place() (field, place string) {
+func (s PoolSpec) Location() (field, place string) {
 	switch {
-	case s.Kind.Is().Files:
+	case s.Kind.Info().FilePool:
 		return "path", s.Path
 	case s.Target != "":
 		return "target", s.Target
@@ -148,7 +148,7 @@ func (s PoolSpec) Place() (field, place string) {
 
 // CheckSecret adds an error at field if the secret does not fit the pool. A pool without a user has no secret.
 func (s PoolSpec) CheckSecret(c *Checks, field, secret string) {
-	is := s.Kind.Is().Secret
+	is := s.Kind.Info().Secret
 	switch {
 	case is == nil && secret == "":
 	case is == nil:

@@ -28,10 +28,10 @@ type PoolType struct {
 	Mounted bool        // each host mounts the storage at the path, and remounts it after a loss
 	// Files marks a file pool: volumes are files of a directory, which contains a marker file with the owner. Other
 	// pools are identified by their source.
-	Files bool
+	FilePool bool
 	// Makes: volumes can be created, changed and deleted. Otherwise the storage provides the volumes, and a disk uses
 	// an existing one
-	Makes  bool
+	CreatesVolumes  bool
 	Secret *PoolSecret // credentials for the storage; nil: none
 	source func(PoolSpec) string
 }
@@ -52,7 +52,7 @@ var (
 	poolServer = PoolField{
 		Name: "server", Label: "Server", Hint: "The server's name or address, such as nas-1.example.org",
 		At:    func(s *PoolSpec) *string { return &s.Server },
-		Check: unless(hostAddrForm.MatchString, "Enter the server's name or address."),
+		Check: checkWith(hostAddrForm.MatchString, "Enter the server's name or address."),
 	}
 	poolExport = PoolField{
 		Name: "export", Label: "Export", Hint: "Absolute path on the server, such as /exports/vm",
@@ -62,7 +62,7 @@ var (
 	poolVolume = PoolField{
 		Name: "volume", Label: "Volume", Hint: "The name of the Gluster volume, such as gv0",
 		At:    func(s *PoolSpec) *string { return &s.Volume },
-		Check: unless(glusterVolumeForm.MatchString, "Enter the volume's name: letters, digits, \"-\" and \"_\"."),
+		Check: checkWith(glusterVolumeForm.MatchString, "Enter the volume's name: letters, digits, \"-\" and \"_\"."),
 	}
 	poolDevice = PoolField{
 		Name: "device", Label: "Device", Hint: "The block device with the file system, by a stable name: /dev/disk/by-label/… for one device per host, /dev/disk/by-id/… for a single host. Quantix never formats a device. Each host accepts only devices that its agent allows (poolDevices).",
@@ -78,7 +78,7 @@ var (
 	poolFormat = PoolField{
 		Name: "format", Label: "File system", Hint: "The file system on the device.", Choices: hostFileSystems,
 		At:    func(s *PoolSpec) *string { return &s.Format },
-		Check: unless(func(v string) bool { return slices.Contains(hostFileSystems, v) }, "Choose one of "+strings.Join(hostFileSystems, ", ")+"."),
+		Check: checkWith(func(v string) bool { return slices.Contains(hostFileSystems, v) }, "Choose one of "+strings.Join(hostFileSystems, ", ")+"."),
 	}
 )
 
@@ -86,22 +86,22 @@ var (
 var poolTypes = []PoolType{
 	{
 		Kind: PoolDir, Word: "Directory", Help: "A directory on each host: on a local disk, or on storage that is already mounted.",
-		Files: true, Makes: true,
+		FilePool: true, CreatesVolumes: true,
 		source: func(s PoolSpec) string { return s.Path },
 	},
 	{
 		Kind: PoolFS, Word: "File system", Help: "A local disk, partition or logical volume with a file system, which each host mounts.",
-		Fields: []PoolField{poolDevice, poolFormat}, Local: true, Mounted: true, Files: true, Makes: true,
+		Fields: []PoolField{poolDevice, poolFormat}, Local: true, Mounted: true, FilePool: true, CreatesVolumes: true,
 		source: func(s PoolSpec) string { return s.Device },
 	},
 	{
 		Kind: PoolNFS, Word: "NFS", Help: "An export of an NFS server, which each host mounts.",
-		Fields: []PoolField{poolServer, poolExport}, Shared: true, Mounted: true, Files: true, Makes: true,
+		Fields: []PoolField{poolServer, poolExport}, Shared: true, Mounted: true, FilePool: true, CreatesVolumes: true,
 		source: func(s PoolSpec) string { return s.Server + ":" + s.Export },
 	},
 	{
 		Kind: PoolGluster, Word: "GlusterFS", Help: "A volume of a Gluster cluster, which each host mounts.",
-		Fields: []PoolField{poolServer, poolVolume}, Shared: true, Mounted: true, Files: true, Makes: true,
+		Fields: []PoolField{poolServer, poolVolume}, Shared: true, Mounted: true, FilePool: true, CreatesVolumes: true,
 		source: func(s PoolSpec) string { return s.Server + ":/" + s.Volume },
 	},
 	{
@@ -116,12 +116,12 @@ var poolTypes = []PoolType{
 	},
 	{
 		Kind: PoolRBD, Word: "Ceph RBD", Help: "A pool of a Ceph cluster. Each volume is an RBD image, which QEMU accesses directly.",
-		Fields: []PoolField{poolMonitors, poolCeph, poolUser}, Shared: true, Makes: true, Secret: cephKey,
+		Fields: []PoolField{poolMonitors, poolCeph, poolUser}, Shared: true, CreatesVolumes: true, Secret: cephKey,
 		source: func(s PoolSpec) string { return "rbd:" + s.CephPool + " at " + s.Monitors },
 	},
 	{
 		Kind: PoolLogical, Word: "LVM", Help: "An existing LVM volume group of each host. Each volume is a logical volume.",
-		Fields: []PoolField{poolGroup}, Local: true, Makes: true,
+		Fields: []PoolField{poolGroup}, Local: true, CreatesVolumes: true,
 		source: func(s PoolSpec) string { return "/dev/" + s.Group },
 	},
 }
@@ -132,7 +132,7 @@ var glusterVolumeForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
 func PoolTypes() []PoolType { return slices.Clone(poolTypes) }
 
 // Is returns the kind's row of the table; the zero value for an unknown kind.
-func (k PoolKind) Is() PoolType {
+func (k PoolKind) Info() PoolType {
 	if i := slices.IndexFunc(poolTypes, func(t PoolType) bool { return t.Kind == k }); i >= 0 {
 		return poolTypes[i]
 	}
@@ -161,7 +161,7 @@ func ordinal(optional bool) int {
 }
 
 // Of lists the kinds that have the field.
-func (f PoolField) Of() (out []PoolKind) {
+func (f PoolField) Kinds() (out []PoolKind) {
 	for _, t := range poolTypes {
 		if t.has(f) {
 			out = append(out, t.Kind)
@@ -176,7 +176,7 @@ func (t PoolType) has(f PoolField) bool {
 
 // Source returns the location of the data as text: "10.0.0.5:/exports/vm" or "/srv/vm".
 func (s PoolSpec) Source() string {
-	if t := s.Kind.Is(); t.source != nil {
+	if t := s.Kind.Info(); t.source != nil {
 		return t.source(s)
 	}
 	return s.Path
@@ -184,13 +184,13 @@ func (s PoolSpec) Source() string {
 
 // OfKind returns the spec without the fields of other kinds. A form without scripts sends the fields of all kinds.
 func (s PoolSpec) OfKind() PoolSpec {
-	t := s.Kind.Is()
+	t := s.Kind.Info()
 	for _, f := range PoolFields() {
 		if !t.has(f) {
 			*f.At(&s) = ""
 		}
 	}
-	if t.Kind != "" && !t.Files {
+	if t.Kind != "" && !t.FilePool {
 		s.Path = ""
 	}
 	s.Shared = t.Shared || s.Shared && !t.Local
@@ -199,7 +199,7 @@ func (s PoolSpec) OfKind() PoolSpec {
 
 // checkKind adds an error for each missing field of the kind and for each field of another kind.
 func (s PoolSpec) checkKind(c *Checks, prefix string) {
-	t := s.Kind.Is()
+	t := s.Kind.Info()
 	if t.Kind == "" {
 		c.Add(prefix+".kind", "A pool's kind is %s.", joinOr(texts(poolKinds())))
 		return
@@ -229,7 +229,7 @@ func poolKinds() (out []PoolKind) {
 
 // OneHost returns why the pool can be on one host only; empty: it can be on several. A by-id device name means the
 // same disk on every host, and two hosts that mount one file system at the same time destroy it.
-func (s PoolSpec) OneHost() string {
+func (s PoolSpec) WhySingleHost() string {
 	for _, unique := range []string{"/dev/disk/by-id/", "/dev/disk/by-uuid/", "/dev/disk/by-partuuid/"} {
 		if s.Kind == PoolFS && strings.HasPrefix(s.Device, unique) {
 			return "The name " + s.Device + " identifies a single disk: hosts that mount it at the same time destroy its file system. " +
@@ -249,7 +249,7 @@ func joinOr(words []string) string {
 	return strings.Join(quoted[:last], ", ") + " or " + quoted[last]
 }
 
-func unless(ok func(string) bool, refusal string) func(string) string {
+func checkWith(ok func(string) bool, refusal string) func(string) string {
 	return func(v string) string {
 		if ok(v) {
 			return ""

@@ -54,7 +54,7 @@ func CheckPortGroupName(c *Checks, field, name string) {
 
 // TagsVLANs reports whether port groups of the network can have VLANs, and why not.
 func (s NetworkSpec) TagsVLANs() (ok bool, why string) {
-	if s.Mode.Is().Tags {
+	if s.Mode.Info().PortGroupVLANs {
 		return true, ""
 	}
 	return false, "The bridge of this kind of network does not support VLANs. Define a network for each VLAN, or use Open vSwitch."
@@ -62,7 +62,7 @@ func (s NetworkSpec) TagsVLANs() (ok bool, why string) {
 
 // FiltersNICs reports whether hosts can filter the network's NICs, and why not.
 func (s NetworkSpec) FiltersNICs() (ok bool, why string) {
-	if !s.Mode.Is().Bare {
+	if !s.Mode.Info().Unfiltered {
 		return true, ""
 	}
 	return false, "Hosts cannot filter the traffic of NICs on this kind of network, so security groups and anti-spoofing have no effect there."
@@ -152,7 +152,7 @@ func (g PortGroup) Words() string {
 		out = append(out, "from guests "+g.FromGuest.Words())
 	}
 	if n := len(g.SecurityGroups); n > 0 {
-		out = append(out, "NICs in "+count(n, securityGroupWord))
+		out = append(out, "NICs in "+countOf(n, securityGroupWord))
 	}
 	if g.AntiSpoofing != nil {
 		out = append(out, map[bool]string{true: "anti-spoofing on", false: "anti-spoofing off"}[*g.AntiSpoofing])

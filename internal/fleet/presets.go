@@ -66,8 +66,8 @@ func PresetNamed(key string) (Preset, bool) {
 
 // On returns the spec with the preset's values. All other optional fields, including those of disks and NICs, are
 // reset to their defaults.
-func (p Preset) On(s VMSpec) (VMSpec, error) {
-	for _, f := range Parts() {
+func (p Preset) ApplyTo(s VMSpec) (VMSpec, error) {
+	for _, f := range OptionalFields() {
 		f.Copy(&s, VMSpec{})
 	}
 	for name, value := range p.Fields {
@@ -75,7 +75,7 @@ func (p Preset) On(s VMSpec) (VMSpec, error) {
 		if !ok {
 			return s, p.unknown(name)
 		}
-		if err := f.Take(&s, []byte(value)); err != nil {
+		if err := f.Decode(&s, []byte(value)); err != nil {
 			return s, p.noValue(f.Type)
 		}
 	}
@@ -101,7 +101,7 @@ func presetOn[T any](p Preset, all []T, fields []Field[T], values map[string]str
 			if f.Copy(&out[i], unset); values[f.Name] == "" {
 				continue
 			}
-			if err := f.Take(&out[i], []byte(values[f.Name])); err != nil {
+			if err := f.Decode(&out[i], []byte(values[f.Name])); err != nil {
 				return out, p.noValue(f.Type)
 			}
 		}

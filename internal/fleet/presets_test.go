@@ -10,7 +10,7 @@ func TestEveryPresetYieldsValidSpec(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, p := range fleet.Presets {
-		s, err := p.On(fleet.VMSpec{
+		s, err := p.ApplyTo(fleet.VMSpec{
 			Power: fleet.Stopped, CPU: fleet.VMCPU{Threads: 7},
 			Disks: []fleet.Disk{{PoolID: "p", SizeBytes: 1 << 30, Cache: "unsafe"}}, NICs: []fleet.NIC{{Network: "lan", Queues: 4}},
 		})
@@ -41,11 +41,11 @@ func TestEveryPresetYieldsValidSpec(t *testing.T) {
 		{Fields: map[string]string{"cpus": `"two"`}},
 		{Disk: map[string]string{"bus": "2"}},
 	} {
-		if _, err := odd.On(fleet.VMSpec{Disks: make([]fleet.Disk, 1), NICs: make([]fleet.NIC, 1)}); err == nil {
+		if _, err := odd.ApplyTo(fleet.VMSpec{Disks: make([]fleet.Disk, 1), NICs: make([]fleet.NIC, 1)}); err == nil {
 			t.Errorf("accepted a preset with an unknown field or value: %+v", odd)
 		}
 	}
-	old, err := fleet.Presets[len(fleet.Presets)-1].On(fleet.VMSpec{Disks: make([]fleet.Disk, 2), NICs: make([]fleet.NIC, 1)})
+	old, err := fleet.Presets[len(fleet.Presets)-1].ApplyTo(fleet.VMSpec{Disks: make([]fleet.Disk, 2), NICs: make([]fleet.NIC, 1)})
 	if err != nil || old.Boot.Machine != "pc" || old.Disks[1].Bus != "ide" || old.NICs[0].Model != "rtl8139" {
 		t.Errorf("the legacy preset makes %+v, %v", old, err)
 	}

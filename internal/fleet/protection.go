@@ -57,7 +57,7 @@ func (g VMProtection) At(now time.Time) VMProtection {
 
 // Check adds an error for each invalid field of the form.
 func (g VMProtection) Check(c *Checks, now time.Time) {
-	if g.Lock != nil && (len(g.Lock.Reason) > MaxLockReason || !plain(g.Lock.Reason)) {
+	if g.Lock != nil && (len(g.Lock.Reason) > MaxLockReason || !isPlainText(g.Lock.Reason)) {
 		c.Add("lock", "A reason is one line of at most %d bytes.", MaxLockReason)
 	}
 	if g.ExpiryStops && g.ExpiresAt == nil {
@@ -69,7 +69,7 @@ func (g VMProtection) Check(c *Checks, now time.Time) {
 }
 
 // Bars returns why the lock refuses changes, as a sentence.
-func (l VMLock) Bars() string {
+func (l VMLock) Refusal() string {
 	return fmt.Sprintf("%s has locked the VM: %s", l.By, sentence(l.Reason))
 }
 

@@ -3,12 +3,12 @@ package fleet
 import "regexp"
 
 // PoolNeed names the packages that a host needs for a kind of pool.
-type PoolNeed struct {
+type PoolPackages struct {
 	Program, Packages string // mount program and its packages; empty: the kernel suffices
 	Driver            string // packages of libvirt's driver, if it is not part of libvirt's core
 }
 
-var poolNeeds = map[PoolKind]PoolNeed{
+var poolNeeds = map[PoolKind]PoolPackages{
 	PoolNFS:     {Program: "mount.nfs", Packages: "nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat)"},
 	PoolGluster: {Program: "mount.glusterfs", Packages: "glusterfs-client (Debian, Ubuntu) or glusterfs-fuse (Fedora, Red Hat)"},
 	PoolISCSIDirect: {
@@ -22,7 +22,7 @@ var poolNeeds = map[PoolKind]PoolNeed{
 }
 
 // Needs returns the packages that a host needs for pools of the kind.
-func (k PoolKind) Needs() PoolNeed { return poolNeeds[k] }
+func (k PoolKind) RequiredPackages() PoolPackages { return poolNeeds[k] }
 
 // remedy is the fix for a cause, which is recognized by an error text.
 type remedy struct {
@@ -38,7 +38,7 @@ var remedies = func() (rows []remedy) {
 		rows = append(rows, remedy{resource, kind, regexp.MustCompile(`(?i)` + text), fix})
 	}
 	for _, t := range poolTypes {
-		need := t.Kind.Needs()
+		need := t.Kind.RequiredPackages()
 		if need.Driver != "" {
 			add(TypePool, t.Kind, `missing backend for pool type|has no \S+ driver|unknown (storage )?pool type`, "Install "+need.Driver+" on the host.")
 		}

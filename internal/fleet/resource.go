@@ -39,10 +39,10 @@ type Resource struct {
 	// within: page of another resource type that shows the object, for a type without its own pages
 	within func(id string) string
 
-	Parts bool     // an object can have many parts, and each part wakes the object's pages
-	Each  bool     // pages of single objects follow the object's own key; pages of all objects follow All instead
-	All   string   // wake-up key of all objects for users who see all projects; empty: pages follow none
-	Own   string   // prefix of the wake-up key per project; empty: the type belongs to no project
+	HasParts bool     // an object can have many parts, and each part wakes the object's pages
+	FollowsOwnKey  bool     // pages of single objects follow the object's own key; pages of all objects follow All instead
+	AllKey   string   // wake-up key of all objects for users who see all projects; empty: pages follow none
+	ProjectKeyPrefix   string   // prefix of the wake-up key per project; empty: the type belongs to no project
 	Trees []string // trees that contain the objects, the preferred one first
 
 	Filter FilterKeys // filter keys of the list; nil: the list has no filter
@@ -56,54 +56,54 @@ var resourceTypes = []Resource{
 	{
 		Key: TypeVM, Label: "vm", Plural: "vms", Title: "VMs", Icon: "monitor",
 		Path: "/vms", See: MaySeeVMs,
-		Each: true, All: "vm:*", Own: "vms:", Trees: []string{TreeHosts, TreeVMs},
+		FollowsOwnKey: true, AllKey: "vm:*", ProjectKeyPrefix: "vms:", Trees: []string{TreeHosts, TreeVMs},
 		Filter: VMKeys, View: []string{"tab", "filter", "sort", "columns", "project", "limit"},
 	},
 	{
 		Key: TypeHost, Label: "host", Plural: "hosts", Title: "Hosts", Icon: "server",
 		Path: "/hosts", See: MaySeeInfra,
-		Each: true, All: "host:*", Trees: []string{TreeHosts},
+		FollowsOwnKey: true, AllKey: "host:*", Trees: []string{TreeHosts},
 		Filter: HostKeys, View: []string{"tab", "filter", "sort", "columns", "limit"},
 	},
 	{
 		Key: TypePool, Label: "pool", Plural: "pools", Title: "Storage", Icon: "database",
 		Path: poolsPath, See: MaySeeStorage,
-		Each: true, All: "pool:*", Trees: []string{TreeStorage},
+		FollowsOwnKey: true, AllKey: "pool:*", Trees: []string{TreeStorage},
 		Filter: PoolKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{
 		Key: TypeNetwork, Label: "network", Plural: "networks", Title: "Networks", Icon: "network",
 		Path: "/networks", See: MaySeeStorage,
-		Each: true, All: "net:*", Trees: []string{TreeNetworks},
+		FollowsOwnKey: true, AllKey: "net:*", Trees: []string{TreeNetworks},
 		Filter: NetworkKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{
 		Key: TypeImage, Label: "image", Plural: "images", Title: "Images", Icon: "disc",
 		Path: "/images", See: MaySeeStorage,
-		Each: true, All: "image:*",
+		FollowsOwnKey: true, AllKey: "image:*",
 		Filter: ImageKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{
 		Key: TypeTemplate, Label: "template", Plural: "templates", Title: "Templates", Icon: "copy",
 		Path: "/templates", See: MaySeeStorage,
-		Each: true, All: "template:*",
+		FollowsOwnKey: true, AllKey: "template:*",
 		Filter: TemplateKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{
 		Key: TypeProject, Label: "project", Plural: "projects", Title: "Projects", Icon: "folder",
 		Path: "/projects", See: MaySeeVMs,
-		All: "project:*", Own: "project:", Trees: []string{TreeVMs},
+		AllKey: "project:*", ProjectKeyPrefix: "project:", Trees: []string{TreeVMs},
 	},
-	{Key: TypeDiscovered, Label: "found", Plural: "found", Title: "Discovered VMs", Icon: "eye", See: MaySeeInfra, Filter: FoundKeys},
+	{Key: TypeDiscovered, Label: "found", Plural: "found", Title: "Discovered VMs", Icon: "eye", See: MaySeeInfra, Filter: DiscoveredKeys},
 	{
 		Key: TypeTask, Label: "task", Plural: "tasks", Title: "Tasks", Icon: "list-checks",
-		Path: "/tasks", See: MaySeeTasks, Each: true, Parts: true, All: "tasks", Own: "tasks:",
+		Path: "/tasks", See: MaySeeTasks, FollowsOwnKey: true, HasParts: true, AllKey: "tasks", ProjectKeyPrefix: "tasks:",
 		Filter: TaskKeys, View: []string{"filter", "sort", "columns", "project", "limit"},
 	},
 	{Key: TypeVolume, Label: "volume", Plural: "volumes", Title: "Volumes", Icon: "hard-drive", See: MaySeeStorage, within: volumesTab},
 	{
 		Key: TypeSecurityGroup, Label: "secgroup", Plural: "security-groups", Title: "Security groups", Icon: "shield-check",
-		Path: "/security-groups", See: MaySeeVMs, All: "secgroup:*", Own: "secgroups:",
+		Path: "/security-groups", See: MaySeeVMs, AllKey: "secgroup:*", ProjectKeyPrefix: "secgroups:",
 		Filter: SecurityGroupKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{
@@ -121,18 +121,18 @@ func resource(is func(Resource) bool) (Resource, bool) {
 }
 
 // Is returns the type's row of the table; the zero value for an unknown type.
-func (n ResourceType) Is() Resource {
+func (n ResourceType) Info() Resource {
 	t, _ := resource(func(t Resource) bool { return t.Key == n })
 	return t
 }
 
 // Listed returns the resource type whose list has the name.
-func Listed(plural string) (Resource, bool) {
+func ResourceByPlural(plural string) (Resource, bool) {
 	return resource(func(t Resource) bool { return t.Plural == plural })
 }
 
 // Worded returns the resource type with the label, and its rank among search results; rank -1: unknown.
-func Worded(word string) (t Resource, place int) {
+func ResourceByLabel(word string) (t Resource, place int) {
 	place = slices.IndexFunc(resourceTypes, func(t Resource) bool { return t.Label == word })
 	if place >= 0 {
 		t = resourceTypes[place]
@@ -150,7 +150,7 @@ func volumesTab(id string) string {
 }
 
 // At returns the path of the object's page, or of the page that shows the object; empty: none.
-func (t Resource) At(id string) string {
+func (t Resource) PagePath(id string) string {
 	switch {
 	case t.within != nil:
 		return t.within(id)
@@ -161,4 +161,4 @@ func (t Resource) At(id string) string {
 }
 
 // ByProject reports whether the list can be filtered by project.
-func (t Resource) ByProject() bool { return slices.Contains(t.View, "project") }
+func (t Resource) FilterableByProject() bool { return slices.Contains(t.View, "project") }

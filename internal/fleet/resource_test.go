@@ -14,7 +14,7 @@ func everyType() map[fleet.ResourceType]fleet.Resource {
 		fleet.TypeVM, fleet.TypeDiscovered, fleet.TypeHost, fleet.TypePool, fleet.TypeNetwork, fleet.TypeProject, fleet.TypeUser, fleet.TypeTask, fleet.TypeVolume,
 		fleet.TypeImage, fleet.TypeSecurityGroup, fleet.TypeTemplate,
 	} {
-		all[n] = n.Is()
+		all[n] = n.Info()
 	}
 	return all
 }
@@ -25,12 +25,12 @@ func TestResourceTypeTableIsConsistent(t *testing.T) {
 		if is.Key != n || is.Label == "" || is.Plural == "" || is.Title == "" || is.Icon == "" || is.See == "" {
 			t.Errorf("%s is incomplete: %+v", n, is)
 		}
-		listed, known := fleet.Listed(is.Plural)
-		worded, place := fleet.Worded(is.Label)
+		listed, known := fleet.ResourceByPlural(is.Plural)
+		worded, place := fleet.ResourceByLabel(is.Label)
 		if !known || listed.Key != n || worded.Key != n || place < 0 {
 			t.Errorf("%s shares its names with %s or %s", n, listed.Key, worded.Key)
 		}
-		if is.Path != "" && is.Path != "/"+is.Plural || is.Each && (is.All != string(n)+":*" && !is.Parts || is.Path == "") || is.Own != "" && is.All == "" {
+		if is.Path != "" && is.Path != "/"+is.Plural || is.FollowsOwnKey && (is.AllKey != string(n)+":*" && !is.HasParts || is.Path == "") || is.ProjectKeyPrefix != "" && is.AllKey == "" {
 			t.Errorf("%s is inconsistent: %+v", n, is)
 		}
 		for _, tree := range is.Trees {
@@ -42,7 +42,7 @@ func TestResourceTypeTableIsConsistent(t *testing.T) {
 			t.Errorf("saved views of %s: %v", is.Plural, views)
 		}
 	}
-	if _, known := fleet.Listed("teapots"); known || fleet.ResourceType("teapot").Is().Key != "" {
+	if _, known := fleet.ResourceByPlural("teapots"); known || fleet.ResourceType("teapot").Info().Key != "" {
 		t.Error("an unknown resource type is found")
 	}
 }
@@ -55,7 +55,7 @@ func TestTreeTableIsConsistent(t *testing.T) {
 			t.Errorf("%s is incomplete: %+v", tree.Name, tree)
 		}
 		for key := range strings.FieldsSeq(tree.Live) {
-			if of, _ := fleet.Listed(key); of.All == "" {
+			if of, _ := fleet.ResourceByPlural(key); of.AllKey == "" {
 				t.Errorf("%s follows the unknown key %q", tree.Name, key)
 			}
 		}
@@ -65,7 +65,7 @@ func TestTreeTableIsConsistent(t *testing.T) {
 func TestEveryResourceTypeHasPath(t *testing.T) {
 	t.Parallel()
 	for n, is := range everyType() {
-		at, want := is.At("a/b"), is.Path+"/a%2Fb"
+		at, want := is.PagePath("a/b"), is.Path+"/a%2Fb"
 		switch n {
 		case fleet.TypeDiscovered:
 			want = "" // no page of its own

@@ -44,7 +44,7 @@ func (r PlacementRule) Labels() Selector {
 }
 
 // Names reports whether the rule applies to a VM or host with that name and labels.
-func (r PlacementRule) Names(name string, labels map[string]string) bool {
+func (r PlacementRule) Matches(name string, labels map[string]string) bool {
 	if s := r.Labels(); !s.Empty() {
 		return s.Matches(labels)
 	}
@@ -52,7 +52,7 @@ func (r PlacementRule) Names(name string, labels map[string]string) bool {
 }
 
 // Says returns the rule as text: "must be apart from VMs with tier=web".
-func (r PlacementRule) Says() string {
+func (r PlacementRule) Text() string {
 	must, with := "must", "be with"
 	if r.Preferred {
 		must = "should"
@@ -70,14 +70,14 @@ func (r PlacementRule) Says() string {
 }
 
 // Plain returns the rule as text without names of hosts.
-func (r PlacementRule) Plain() string {
+func (r PlacementRule) TextWithoutHosts() string {
 	switch r.Of {
 	case RuleHost:
 		r.Name = "named in the rule"
 	case RuleHostLabels:
 		r.Name = "certain labels"
 	}
-	return r.Says()
+	return r.Text()
 }
 
 func (r PlacementRule) check(c *Checks, at string) {
@@ -119,10 +119,10 @@ func checkRules(c *Checks, at string, all []PlacementRule) {
 }
 
 // SaysRules returns the rules as text without names of hosts.
-func SaysRules(all []PlacementRule) string {
+func PlacementRulesText(all []PlacementRule) string {
 	words := make([]string, len(all))
 	for i, r := range all {
-		words[i] = r.Plain()
+		words[i] = r.TextWithoutHosts()
 	}
 	if len(words) == 0 {
 		return "none"
@@ -131,7 +131,7 @@ func SaysRules(all []PlacementRule) string {
 }
 
 // WithoutHosts splits the rules into those on VMs and those on hosts.
-func WithoutHosts(all []PlacementRule) (plain, hosts []PlacementRule) {
+func SplitRules(all []PlacementRule) (plain, hosts []PlacementRule) {
 	for _, r := range all {
 		if r.OnHosts() {
 			hosts = append(hosts, r)
@@ -150,9 +150,9 @@ func (vm VM) RuleFault(plain bool) *Fault {
 		if i >= 0 && i < len(vm.Spec.Rules) {
 			r := vm.Spec.Rules[i]
 			if plain {
-				broken = append(broken, r.Plain())
+				broken = append(broken, r.TextWithoutHosts())
 			} else {
-				broken = append(broken, r.Says())
+				broken = append(broken, r.Text())
 			}
 		}
 	}

@@ -134,7 +134,7 @@ func TestBrokenRuleHidesHostNames(t *testing.T) {
 		t.Errorf("the fault is %+v", fault)
 	}
 	vm.Status.Faults = []fleet.Fault{*fault}
-	if text := vm.Plain().Faults[0].Text; strings.Contains(text, "node-1") || !strings.Contains(text, "tier=web") {
+	if text := vm.PlainStatus().Faults[0].Text; strings.Contains(text, "node-1") || !strings.Contains(text, "tier=web") {
 		t.Errorf("text without hosts is %q", text)
 	}
 	if vm.Misplaced = nil; vm.RuleFault(false) != nil {

@@ -27,7 +27,7 @@ type SnapshotSchedule struct {
 	Name    string        `json:"name"`
 	Enabled bool          `json:"enabled" doc:"false: no snapshots are taken or deleted"`
 	Times   SnapshotTimes `json:"times"`
-	Keep    SnapshotKeep  `json:"keep"`
+	Keep    SnapshotRetention  `json:"keep"`
 	Memory  bool          `json:"memory,omitempty" doc:"With the memory of a guest that runs"`
 	Quiesce bool          `json:"quiesce,omitempty" doc:"Without memory: the guest agent quiesces the file systems, if it answers"`
 	NameAs  string        `json:"nameAs,omitempty" doc:"What its snapshots are called: {schedule}, {vm}, {date} and {time} stand for what they say; empty: {schedule} {date} {time}"`
@@ -42,7 +42,7 @@ type SnapshotTimes struct {
 }
 
 // SnapshotKeep is the retention of a schedule. A snapshot is kept if any of the counts covers it.
-type SnapshotKeep struct {
+type SnapshotRetention struct {
 	Last   int `json:"last,omitempty" doc:"Number of newest snapshots to keep"`
 	Hourly int `json:"hourly,omitempty" doc:"Number of hours whose newest snapshot is kept"`
 	Daily  int `json:"daily,omitempty" doc:"Number of days whose newest snapshot is kept"`
@@ -144,7 +144,7 @@ func (t SnapshotTimes) In(at time.Time) time.Time {
 
 // of returns the scheduled times of the day, in order. A time skipped by a clock change moves to the time after the
 // change; a time that occurs twice counts once.
-func (t SnapshotTimes) of(day time.Time) (out []time.Time) {
+func (t SnapshotTimes) timesOn(day time.Time) (out []time.Time) {
 	if len(t.Days) > 0 && !slices.Contains(t.Days, weekdays[day.Weekday()]) {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (t SnapshotTimes) of(day time.Time) (out []time.Time) {
 func (t SnapshotTimes) Next(after time.Time) time.Time {
 	day := t.In(after)
 	for range 9 { // a week, plus a day on each side for clock changes
-		for _, at := range t.of(day) {
+		for _, at := range t.timesOn(day) {
 			if at.After(after) {
 				return at.UTC()
 			}
@@ -217,10 +217,10 @@ func (t SnapshotTimes) Words() string {
 }
 
 // Max returns the maximum number of snapshots that the retention keeps.
-func (k SnapshotKeep) Max() int { return k.Last + k.Hourly + k.Daily + k.Weekly }
+func (k SnapshotRetention) Max() int { return k.Last + k.Hourly + k.Daily + k.Weekly }
 
 // Words returns the retention as text.
-func (k SnapshotKeep) Words() string {
+func (k SnapshotRetention) Words() string {
 	var out []string
 	for _, w := range []struct {
 		n    int
@@ -240,7 +240,7 @@ type Scheduled struct {
 }
 
 // Expired returns the snapshots that no count keeps, oldest first. Hours, days and weeks are those of the zone of in.
-func (k SnapshotKeep) Expired(all []Scheduled, in SnapshotTimes) (out []Scheduled) {
+func (k SnapshotRetention) Expired(all []Scheduled, in SnapshotTimes) (out []Scheduled) {
 	newest := slices.Clone(all)
 	slices.SortFunc(newest, func(a, b Scheduled) int { return b.Due.Compare(a.Due) })
 	kept := map[SnapshotID]bool{}

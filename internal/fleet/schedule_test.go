@@ -67,14 +67,14 @@ func TestScheduleRetentionKeepsNewestPerPeriod(t *testing.T) {
 		all = append(all, fleet.Scheduled{ID: fleet.SnapshotID(strconv.Itoa(i)), Due: moment(t, "2026-03-02 00:00").Add(time.Duration(i) * time.Hour)})
 	}
 	for _, c := range []struct {
-		keep fleet.SnapshotKeep
+		keep fleet.SnapshotRetention
 		want string
 	}{
-		{fleet.SnapshotKeep{Last: 3}, "501 502 503"},
-		{fleet.SnapshotKeep{Daily: 2}, "479 503"},
-		{fleet.SnapshotKeep{Weekly: 3}, "167 335 503"},
-		{fleet.SnapshotKeep{Hourly: 2, Daily: 2, Weekly: 2}, "335 479 502 503"},
-		{fleet.SnapshotKeep{}, ""},
+		{fleet.SnapshotRetention{Last: 3}, "501 502 503"},
+		{fleet.SnapshotRetention{Daily: 2}, "479 503"},
+		{fleet.SnapshotRetention{Weekly: 3}, "167 335 503"},
+		{fleet.SnapshotRetention{Hourly: 2, Daily: 2, Weekly: 2}, "335 479 502 503"},
+		{fleet.SnapshotRetention{}, ""},
 	} {
 		gone := map[fleet.SnapshotID]bool{}
 		for _, s := range c.keep.Expired(all, fleet.SnapshotTimes{}) {
@@ -90,7 +90,7 @@ func TestScheduleRetentionKeepsNewestPerPeriod(t *testing.T) {
 			t.Errorf("%s keeps %s, want %s", c.keep.Words(), got, c.want)
 		}
 	}
-	if first := (fleet.SnapshotKeep{Last: 1}).Expired(all, fleet.SnapshotTimes{}); first[0].ID != "0" {
+	if first := (fleet.SnapshotRetention{Last: 1}).Expired(all, fleet.SnapshotTimes{}); first[0].ID != "0" {
 		t.Errorf("the first expired snapshot is not the oldest: %s", first[0].ID)
 	}
 }
@@ -102,7 +102,7 @@ func names(err error, field string) bool {
 }
 
 func TestInvalidScheduleRefused(t *testing.T) {
-	good := fleet.SnapshotSchedule{Name: "nightly", Times: fleet.SnapshotTimes{At: "03:30"}, Keep: fleet.SnapshotKeep{Last: 2}, NameAs: "{schedule} of {vm} {date} {time}"}
+	good := fleet.SnapshotSchedule{Name: "nightly", Times: fleet.SnapshotTimes{At: "03:30"}, Keep: fleet.SnapshotRetention{Last: 2}, NameAs: "{schedule} of {vm} {date} {time}"}
 	for field, change := range map[string][]func(*fleet.SnapshotSchedule){
 		"": {func(*fleet.SnapshotSchedule) {}, func(s *fleet.SnapshotSchedule) { s.Times.Zone = "Europe/Berlin" }},
 		"name": {func(s *fleet.SnapshotSchedule) { s.Name = " " }, func(s *fleet.SnapshotSchedule) { s.Name = "a\nb" }, func(s *fleet.SnapshotSchedule) {
@@ -121,7 +121,7 @@ func TestInvalidScheduleRefused(t *testing.T) {
 		},
 		"keep.last": {
 			func(s *fleet.SnapshotSchedule) { s.Keep.Last = 0 }, func(s *fleet.SnapshotSchedule) { s.Keep.Last = -1 },
-			func(s *fleet.SnapshotSchedule) { s.Keep = fleet.SnapshotKeep{Last: 3, Daily: 4} },
+			func(s *fleet.SnapshotSchedule) { s.Keep = fleet.SnapshotRetention{Last: 3, Daily: 4} },
 			func(s *fleet.SnapshotSchedule) { s.Keep.Hourly = 1 << 62; s.Keep.Daily = 1 << 62 },
 		},
 		"quiesce": {func(s *fleet.SnapshotSchedule) { s.Memory, s.Quiesce = true, true }},

@@ -166,7 +166,7 @@ func (r SecurityRule) check(c *Checks, at string) {
 	case r.CIDR != "" && r.Protocol == ICMPv6 && p.Addr().Is4():
 		c.Add(at+".cidr", "ICMPv6 is for IPv6. For %s choose icmp.", p)
 	}
-	if len(r.Description) > maxRuleText || !plain(r.Description) {
+	if len(r.Description) > maxRuleText || !isPlainText(r.Description) {
 		c.Add(at+".description", "A rule's description is one line of at most %d bytes.", maxRuleText)
 	}
 }
@@ -188,7 +188,7 @@ func isRuleID(id string) bool {
 }
 
 // Refers returns the groups that rules reference as remote, each once.
-func (s SecurityGroupSpec) Refers() []SecurityGroupID {
+func (s SecurityGroupSpec) ReferencedGroups() []SecurityGroupID {
 	var out []SecurityGroupID
 	for _, r := range s.Rules {
 		if r.GroupID != "" && !slices.Contains(out, r.GroupID) {

@@ -108,7 +108,7 @@ type Passing struct {
 
 // Passes evaluates the groups of a NIC for a packet: the first rule that allows it wins. A NIC without a group passes
 // everything.
-func Passes(groups []FlatGroup, p Packet) Passing {
+func EvaluatePacket(groups []FlatGroup, p Packet) Passing {
 	if len(groups) == 0 {
 		return Passing{Pass: true, Known: true}
 	}

@@ -23,17 +23,17 @@ func (n NIC) checkGroups(c *Checks, at string) {
 }
 
 // Guarded reports whether anti-spoofing restricts the guest to the NIC's own addresses.
-func (n NIC) Guarded() bool { return n.AntiSpoofing != nil && *n.AntiSpoofing }
+func (n NIC) HasAntiSpoofing() bool { return n.AntiSpoofing != nil && *n.AntiSpoofing }
 
 // Filtered reports whether the host must filter the NIC's traffic.
-func (n NIC) Filtered() bool { return n.Guarded() || len(n.SecurityGroups) > 0 }
+func (n NIC) Filtered() bool { return n.HasAntiSpoofing() || len(n.SecurityGroups) > 0 }
 
 // filterReported returns the filter settings that a host's definition preserves.
 func (n NIC) filterReported() string {
 	if !n.Filtered() {
 		return ""
 	}
-	return fmt.Sprint(n.SecurityGroups, n.Guarded())
+	return fmt.Sprint(n.SecurityGroups, n.HasAntiSpoofing())
 }
 
 // SameFilter reports whether both NICs are filtered in the same way.
@@ -42,7 +42,7 @@ func (n NIC) SameFilter(o NIC) bool { return n.filterReported() == o.filterRepor
 // Defaulted returns the NIC with the port group's defaults for unset settings. old is the NIC before the change; nil:
 // a new NIC. A NIC whose request repeats the port group's values continues to follow the port group. A NIC that
 // followed a port group and no longer has one loses its groups.
-func (n NIC) Defaulted(old *NIC, by *PortGroup) NIC {
+func (n NIC) WithPortGroupDefaults(old *NIC, by *PortGroup) NIC {
 	if by == nil {
 		by = &PortGroup{}
 	}
@@ -51,7 +51,7 @@ func (n NIC) Defaulted(old *NIC, by *PortGroup) NIC {
 	if followed || len(n.SecurityGroups) == 0 {
 		n.SecurityGroups, n.DefaultGroups = slices.Clone(by.SecurityGroups), len(by.SecurityGroups) > 0
 	}
-	followed = old != nil && old.DefaultAntiSpoofing && (n.AntiSpoofing == nil || n.Guarded() == old.Guarded())
+	followed = old != nil && old.DefaultAntiSpoofing && (n.AntiSpoofing == nil || n.HasAntiSpoofing() == old.HasAntiSpoofing())
 	n.DefaultAntiSpoofing = by.AntiSpoofing != nil && (followed || old == nil && n.AntiSpoofing == nil)
 	if n.DefaultAntiSpoofing {
 		guard := *by.AntiSpoofing
@@ -66,7 +66,7 @@ func (n NIC) TidyFilter() NIC {
 	if len(n.SecurityGroups) == 0 {
 		n.SecurityGroups = nil
 	}
-	if !n.Guarded() {
+	if !n.HasAntiSpoofing() {
 		n.AntiSpoofing = nil
 	}
 	return n
@@ -95,7 +95,7 @@ func nicFilterText(n NIC) string {
 	default:
 		words = append(words, fmt.Sprintf("in %d %ss", len(n.SecurityGroups), securityGroupWord))
 	}
-	if n.Guarded() {
+	if n.HasAntiSpoofing() {
 		words = append(words, "anti-spoofing on")
 	}
 	if len(words) == 0 {
@@ -113,14 +113,14 @@ func nicFilterChangeText(old, to NIC) string {
 		return ""
 	}
 	var words []string
-	if n := without(to.SecurityGroups, old.SecurityGroups); n > 0 {
+	if n := countMissing(to.SecurityGroups, old.SecurityGroups); n > 0 {
 		words = append(words, fmt.Sprintf("into %d more %s", n, plural(n, securityGroupWord)))
 	}
-	if n := without(old.SecurityGroups, to.SecurityGroups); n > 0 {
+	if n := countMissing(old.SecurityGroups, to.SecurityGroups); n > 0 {
 		words = append(words, fmt.Sprintf("out of %d %s", n, plural(n, securityGroupWord)))
 	}
-	if old.Guarded() != to.Guarded() {
-		words = append(words, map[bool]string{true: "anti-spoofing on", false: "anti-spoofing off"}[to.Guarded()])
+	if old.HasAntiSpoofing() != to.HasAntiSpoofing() {
+		words = append(words, map[bool]string{true: "anti-spoofing on", false: "anti-spoofing off"}[to.HasAntiSpoofing()])
 	}
 	switch {
 	case len(words) > 0:
@@ -133,7 +133,7 @@ func nicFilterChangeText(old, to NIC) string {
 }
 
 // without counts the elements of a that are missing in b.
-func without(a, b []SecurityGroupID) (n int) {
+func countMissing(a, b []SecurityGroupID) (n int) {
 	for _, id := range a {
 		if !slices.Contains(b, id) {
 			n++
@@ -157,7 +157,7 @@ type NICFilter struct {
 	State        SecurityGroupState `json:"state,omitempty"` // empty: no filter is required
 	// Problem: why the filter is not applied; libvirt's own message if there is one
 	Problem string `json:"problem,omitempty"`
-	Foreign string `json:"foreign,omitempty"` // network filter on the NIC that Quantix did not define
+	UnmanagedFilter string `json:"foreign,omitempty"` // network filter on the NIC that Quantix did not define
 	// PortGroup: port group whose defaults the NIC follows for ByPortGroup; empty: none
 	PortGroup   string   `json:"portGroup,omitempty"`
 	ByPortGroup []string `json:"byPortGroup,omitempty"` // "securityGroups", "antiSpoofing"
@@ -193,7 +193,7 @@ func (c NICFilter) Worst() SecurityGroupState {
 
 // Settle merges the host's status of the NIC into the filter's state. A NIC that requires a filter must have a filter
 // of Quantix on the host.
-func (c *NICFilter) Settle(vm VM) {
+func (c *NICFilter) MergeHostStatus(vm VM) {
 	for _, g := range c.Groups {
 		if (g.State == GroupNotApplied || g.State == GroupChanged) && c.Problem == "" {
 			c.Problem = g.Name + ": " + g.Error
@@ -212,7 +212,7 @@ func (c *NICFilter) Settle(vm VM) {
 	}
 	ours := strings.HasPrefix(filter, FilterPrefix)
 	if filter != "" && !ours {
-		c.Foreign = filter
+		c.UnmanagedFilter = filter
 	}
 	switch {
 	case c.State == "" || ours || c.State == GroupUnknown:
@@ -224,8 +224,8 @@ func (c *NICFilter) Settle(vm VM) {
 			c.Problem = "The NIC has no network filter of Quantix on its host."
 			if vm.Status.Error != "" {
 				c.Problem = vm.Status.Error
-			} else if c.Foreign != "" {
-				c.Problem = "The NIC has the network filter " + c.Foreign + ", which was set on the host outside Quantix."
+			} else if c.UnmanagedFilter != "" {
+				c.Problem = "The NIC has the network filter " + c.UnmanagedFilter + ", which was set on the host outside Quantix."
 			}
 		}
 	}

@@ -76,7 +76,7 @@ type PassNIC struct {
 	VMName    string
 	MAC       string
 	Addresses []netip.Addr
-	Guarded   bool // anti-spoofing restricts the guest to these IPv4 addresses
+	AntiSpoofing   bool // anti-spoofing restricts the guest to these IPv4 addresses
 	Groups    []FlatGroup
 	State     SecurityGroupState // state of the NIC's groups on its host; empty: no groups
 }
@@ -149,14 +149,14 @@ func sideOf(q PassQuestion, way Direction, nic *PassNIC, own, remote netip.Addr,
 		return s
 	}
 	s.VMID, s.VMName, s.MAC, s.State = nic.VMID, nic.VMName, nic.MAC, nic.State
-	s.Passing = Passes(nic.Groups, Packet{Direction: way, Protocol: q.Protocol, Port: q.Port, Remote: remote})
+	s.Passing = EvaluatePacket(nic.Groups, Packet{Direction: way, Protocol: q.Protocol, Port: q.Port, Remote: remote})
 	for _, g := range nic.Groups {
 		s.Groups = append(s.Groups, g.Name)
 		if g.ID == s.GroupID {
 			s.GroupName = g.Name
 		}
 	}
-	if four := slices.ContainsFunc(nic.Addresses, netip.Addr.Is4); way == Egress && nic.Guarded && four && own.Is4() && !slices.Contains(nic.Addresses, own) {
+	if four := slices.ContainsFunc(nic.Addresses, netip.Addr.Is4); way == Egress && nic.AntiSpoofing && four && own.Is4() && !slices.Contains(nic.Addresses, own) {
 		s.Passing, s.Why = Passing{Known: true}, "Anti-spoofing drops the packet: "+s.Address+" is not an address of the NIC."
 		return s
 	}

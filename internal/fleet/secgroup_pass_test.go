@@ -52,7 +52,7 @@ func TestAntiSpoofingDropsForeignSourceAddress(t *testing.T) {
 		q := fleet.PassQuestion{From: fleet.PassEnd{VMID: someID, Address: address}, To: fleet.PassEnd{Address: "10.0.0.9"}, Protocol: fleet.TCP, Port: 80}
 		return fleet.WouldPass(q, &nic, nil, func(fleet.SecurityGroupID, string) string { return "" })
 	}
-	nic := fleet.PassNIC{VMID: someID, Guarded: true, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("10.0.0.7")}}
+	nic := fleet.PassNIC{VMID: someID, AntiSpoofing: true, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("10.0.0.7")}}
 	if out := ask(nic, "10.0.0.8"); out.Pass || !out.Known || !strings.Contains(out.From.Why, "10.0.0.8") {
 		t.Errorf("another address: %+v", out)
 	}
@@ -62,7 +62,7 @@ func TestAntiSpoofingDropsForeignSourceAddress(t *testing.T) {
 		}
 	}
 	free, unknown := nic, nic
-	free.Guarded, unknown.Addresses = false, nil
+	free.AntiSpoofing, unknown.Addresses = false, nil
 	if !ask(free, "10.0.0.8").Pass || !ask(unknown, "10.0.0.8").Pass {
 		t.Error("a packet is dropped without anti-spoofing, or while the NIC's addresses are unknown")
 	}

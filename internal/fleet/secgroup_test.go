@@ -172,7 +172,7 @@ func TestPassesMatchesNaiveEvaluation(t *testing.T) {
 			Direction: pickOne(r, fleet.Ingress, fleet.Egress), Protocol: pickOne(r, fleet.Protocols[1:]...), Port: 1 + r.IntN(12),
 			Remote: netip.AddrFrom4([4]byte{10, 0, byte(r.IntN(5)), byte(r.IntN(12))}),
 		}
-		got := fleet.Passes(groups, p)
+		got := fleet.EvaluatePacket(groups, p)
 		if got.Pass != naive(groups, p) || !got.Known {
 			t.Fatalf("%+v through %+v: %+v", p, groups, got)
 		}
@@ -180,14 +180,14 @@ func TestPassesMatchesNaiveEvaluation(t *testing.T) {
 			passed++
 		}
 		slices.Reverse(groups)
-		if fleet.Passes(groups, p).Pass != got.Pass {
+		if fleet.EvaluatePacket(groups, p).Pass != got.Pass {
 			t.Fatal("the order of groups matters")
 		}
-		if more := fleet.Passes(append(groups, randomGroup(r, 2)), p); len(groups) > 0 && got.Pass && !more.Pass {
+		if more := fleet.EvaluatePacket(append(groups, randomGroup(r, 2)), p); len(groups) > 0 && got.Pass && !more.Pass {
 			t.Fatal("a further group blocks the packet")
 		}
 		p.Remote = netip.Addr{}
-		if without := fleet.Passes(groups, p); without.Known && without.Pass != got.Pass {
+		if without := fleet.EvaluatePacket(groups, p); without.Known && without.Pass != got.Pass {
 			t.Fatalf("without the remote address the result is certain and %v, with it %v", without.Pass, got.Pass)
 		}
 	}
@@ -205,9 +205,9 @@ func TestFilterChangeOfNICTakesEffectNow(t *testing.T) {
 		when   fleet.When
 		says   string
 	}{
-		"a security group": {func(n *fleet.NIC) { n.SecurityGroups = []fleet.SecurityGroupID{someID} }, fleet.Now, "into 1 more security group"},
-		"anti-spoofing":    {func(n *fleet.NIC) { n.AntiSpoofing = &yes }, fleet.Now, "anti-spoofing on"},
-		"the network":      {func(n *fleet.NIC) { n.Network, n.AntiSpoofing = "other", &yes }, fleet.NextBoot, "→"},
+		"a security group": {func(n *fleet.NIC) { n.SecurityGroups = []fleet.SecurityGroupID{someID} }, fleet.WhenNow, "into 1 more security group"},
+		"anti-spoofing":    {func(n *fleet.NIC) { n.AntiSpoofing = &yes }, fleet.WhenNow, "anti-spoofing on"},
+		"the network":      {func(n *fleet.NIC) { n.Network, n.AntiSpoofing = "other", &yes }, fleet.WhenNextBoot, "→"},
 	} {
 		b := fleet.VMSpec{NICs: slices.Clone(a.NICs)}
 		c.change(&b.NICs[0])
@@ -261,7 +261,7 @@ func BenchmarkWouldPass(b *testing.B) {
 	var all []time.Duration
 	for b.Loop() {
 		began := time.Now()
-		if fleet.Passes(groups, packet).Pass {
+		if fleet.EvaluatePacket(groups, packet).Pass {
 			b.Fatal("it passes")
 		}
 		all = append(all, time.Since(began))
@@ -286,6 +286,6 @@ func BenchmarkWouldPass(b *testing.B) {
 	at := func(took []time.Duration, part float64) float64 {
 		return took[int(part*float64(len(took)-1))].Seconds() * 1e3
 	}
-	goals.WouldPass.Tell(b, at(all, 0.99) <= 20, fmt.Sprintf("%.2f/%.2f ms", at(all, 0.5), at(all, 0.99)),
+	goals.WouldPass.Record(b, at(all, 0.99) <= 20, fmt.Sprintf("%.2f/%.2f ms", at(all, 0.5), at(all, 0.99)),
 		fmt.Sprintf("the addresses of as many rules alone %.2f/%.2f ms", at(bare, 0.5), at(bare, 0.99)), at(all, 0.5)/at(bare, 0.5))
 }

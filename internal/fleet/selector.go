@@ -29,7 +29,7 @@ func ParseSelector(c *Checks, field, text string) Selector {
 		key, value, found := w.cut('=')
 		k, v := strings.TrimSpace(key.String()), strings.TrimSpace(value.String())
 		switch old, twice := s.Pairs[k]; {
-		case w.starred():
+		case w.hasAsterisk():
 			c.Add(field, "A label selector has no asterisks: write key=value, or the key alone.")
 			return Selector{}
 		case found && v == "":
@@ -84,7 +84,7 @@ func splitSelector(text string) (words []filterWord, err error) {
 }
 
 // starred reports whether the word has an asterisk outside quotes.
-func (w filterWord) starred() bool {
+func (w filterWord) hasAsterisk() bool {
 	_, _, found := w.cut('*')
 	return found
 }
@@ -124,10 +124,10 @@ func (s Selector) String() string {
 type ByLabel struct {
 	Selector string `json:"selector"` // "rack=4, ssd"; empty: no assignment by label
 	// Left: first few matching hosts without the object; first those that cannot have it
-	Left    []LeftOutHost `json:"left"`
-	LeftAll int           `json:"leftAll"`   // number of such hosts
-	Beside  []NamedHost   `json:"beside"`    // first few hosts that have the object but do not match
-	All     int           `json:"besideAll"` // number of such hosts
+	LeftOut    []LeftOutHost `json:"left"`
+	LeftOutCount int           `json:"leftAll"`   // number of such hosts
+	Unmatched  []NamedHost   `json:"beside"`    // first few hosts that have the object but do not match
+	UnmatchedCount     int           `json:"besideAll"` // number of such hosts
 	// Waiting: only in the response that sets the selector: more hosts match than were assigned at once. The rest
 	// follow
 	Waiting bool `json:"waiting,omitempty"`

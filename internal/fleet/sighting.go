@@ -15,10 +15,10 @@ type Sighting struct {
 	HostName string `json:"hostName,omitempty"`
 	Power    Power  `json:"power"`
 	// Proven: the domain carries the VM's mark; otherwise it is an unrelated domain with the same UUID
-	Proven  bool      `json:"proven"`
+	HasMark  bool      `json:"proven"`
 	Since   time.Time `json:"since"`             // first report of this power state
 	Alarm   bool      `json:"alarm,omitempty"`   // the VM's own host runs it, too
-	Settled bool      `json:"settled,omitempty"` // a user has decided that the VM is not on that host
+	RuledOut bool      `json:"settled,omitempty"` // a user has decided that the VM is not on that host
 	Offline bool      `json:"offline,omitempty"` // the host is offline: the last report; not set in lists
 }
 
@@ -28,21 +28,21 @@ func (s Sighting) host() string { return cmp.Or(s.HostName, "Another host") }
 
 // Contested reports whether two hosts run the VM and no user has decided yet which host keeps it. Until then the VM
 // allows no actions.
-func (vm VM) Contested() bool {
-	return slices.ContainsFunc(vm.Elsewhere, func(s Sighting) bool { return s.Alarm })
+func (vm VM) RunsOnTwoHosts() bool {
+	return slices.ContainsFunc(vm.Sightings, func(s Sighting) bool { return s.Alarm })
 }
 
 // PlaceFault returns the problem with the VM's location, for users who may see hosts, or nil. own is the name of the
 // VM's own host, seen the time of that host's report.
-func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
-	for _, s := range vm.Elsewhere {
+func (vm VM) LocationFault(own string, seen *time.Time, now time.Time) *Fault {
+	for _, s := range vm.Sightings {
 		if s.Alarm {
 			return &Fault{Code: FaultTwoPlaces, Text: fmt.Sprintf(
 				"%s and %s both run the VM. Two guests that write to the same disks destroy them. No action is possible until someone chooses the host that keeps the VM.", own, s.host())}
 		}
 	}
-	for _, s := range vm.Elsewhere {
-		if s.on() && s.Proven && !s.Settled && !Fresh(seen, now) {
+	for _, s := range vm.Sightings {
+		if s.on() && s.HasMark && !s.RuledOut && !Fresh(seen, now) {
 			return &Fault{Code: FaultElsewhere, Text: fmt.Sprintf(
 				"%s reports this VM, %s. The VM's own host, %s, is offline and may still run it. Check that host, then choose where the VM is.", s.host(), s.Power, own)}
 		}
@@ -54,12 +54,12 @@ func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
 // VM's mark counts only while the VM's own host is offline: any host can define a domain with any UUID.
 func (v VMView) whyRunsElsewhere() string {
 	return v.firstRunningElsewhere(func(s Sighting) bool {
-		return s.Proven && (!s.Offline || !s.Settled) || !s.Proven && !s.Offline && v.Phase == PhaseUnknown
+		return s.HasMark && (!s.Offline || !s.RuledOut) || !s.HasMark && !s.Offline && v.Phase == PhaseUnknown
 	})
 }
 
 func (v VMView) firstRunningElsewhere(counts func(Sighting) bool) string {
-	for _, s := range v.Elsewhere {
+	for _, s := range v.Sightings {
 		if s.on() && counts(s) {
 			return fmt.Sprintf("%s reports a guest with this UUID, %s.", s.host(), s.Power)
 		}
@@ -69,8 +69,8 @@ func (v VMView) firstRunningElsewhere(counts func(Sighting) bool) string {
 
 // DisksHeld returns why the VM's disks must not be deleted now; empty: they can be. Domains without the VM's mark
 // count, too.
-func (v VMView) DisksHeld() string {
-	reason := v.firstRunningElsewhere(func(s Sighting) bool { return !s.Offline || s.Proven && !s.Settled })
+func (v VMView) WhyDisksInUse() string {
+	reason := v.firstRunningElsewhere(func(s Sighting) bool { return !s.Offline || s.HasMark && !s.RuledOut })
 	if reason != "" {
 		reason += " That guest may write to the disks."
 	}
@@ -79,17 +79,17 @@ func (v VMView) DisksHeld() string {
 
 // Places returns the hosts that report the VM, its own first, and whether a user can choose each of them as the VM's
 // host.
-func (v VMView) Places() []Place {
-	if len(v.Elsewhere) == 0 || v.Status == nil {
+func (v VMView) Locations() []VMLocation {
+	if len(v.Sightings) == 0 || v.Status == nil {
 		return nil
 	}
-	out := []Place{{HostID: v.HostID, HostName: v.HostName, Power: v.Status.Power, Offline: v.Phase == PhaseUnknown, Own: true}}
-	if !slices.ContainsFunc(v.Elsewhere, func(s Sighting) bool { return s.on() && !s.Settled }) {
+	out := []VMLocation{{HostID: v.HostID, HostName: v.HostName, Power: v.Status.Power, Offline: v.Phase == PhaseUnknown, Own: true}}
+	if !slices.ContainsFunc(v.Sightings, func(s Sighting) bool { return s.on() && !s.RuledOut }) {
 		out[0].Why = "The VM is already on this host."
 	}
-	for _, s := range v.Elsewhere {
-		p := Place{HostID: s.HostID, HostName: s.HostName, Power: s.Power, Offline: s.Offline, Settled: s.Settled, Proven: s.Proven}
-		if !s.Proven {
+	for _, s := range v.Sightings {
+		p := VMLocation{HostID: s.HostID, HostName: s.HostName, Power: s.Power, Offline: s.Offline, Settled: s.RuledOut, Proven: s.HasMark}
+		if !s.HasMark {
 			p.Why = "This domain does not carry the mark of this VM, so it may be an unrelated guest."
 		}
 		out = append(out, p)
@@ -98,7 +98,7 @@ func (v VMView) Places() []Place {
 }
 
 // Place is a host that reports a domain with the VM's UUID.
-type Place struct {
+type VMLocation struct {
 	HostID   HostID
 	HostName string
 	Power    Power

@@ -59,7 +59,7 @@ type Overlay struct {
 }
 
 // Of returns the snapshot with the ID; nil if there is none or it is deleted.
-func (t *SnapshotTree) Of(id SnapshotID) *Snapshot {
+func (t *SnapshotTree) ByID(id SnapshotID) *Snapshot {
 	if t == nil {
 		return nil
 	}
@@ -71,12 +71,12 @@ func (t *SnapshotTree) Of(id SnapshotID) *Snapshot {
 }
 
 // Named reports whether a snapshot that is not deleted has the name.
-func (t *SnapshotTree) Named(name string) bool {
+func (t *SnapshotTree) HasName(name string) bool {
 	return t != nil && slices.ContainsFunc(t.Snapshots, func(s Snapshot) bool { return s.Name == name && !s.Deleted })
 }
 
 // Below returns all descendants of the snapshot that are not deleted.
-func (t *SnapshotTree) Below(id SnapshotID) (out []Snapshot) {
+func (t *SnapshotTree) Descendants(id SnapshotID) (out []Snapshot) {
 	if t == nil {
 		return nil
 	}
@@ -102,10 +102,10 @@ func (t *SnapshotTree) Bytes() (sum int64) {
 }
 
 // Has reports whether the VM has snapshots, so that overlays lie above its disks.
-func (t *SnapshotTree) Has() bool { return t != nil && len(t.Snapshots) > 0 }
+func (t *SnapshotTree) HasSnapshots() bool { return t != nil && len(t.Snapshots) > 0 }
 
 // SnapshotOrder holds the parameters of a snapshot job.
-type SnapshotOrder struct {
+type SnapshotParams struct {
 	ID          SnapshotID `json:"id,omitempty"` // the new or the affected snapshot; empty for a consolidation
 	Name        string     `json:"name,omitempty"`
 	Description string     `json:"description,omitempty"`
@@ -144,7 +144,7 @@ func CutSnapshotName(name string) string {
 }
 
 // snapshotKinds are the job kinds on snapshots. A VM runs one of them at a time.
-var snapshotKinds = KindsWhere(func(k Kind) bool { return k.Snapshots })
+var snapshotKinds = KindsWhere(func(k JobKindInfo) bool { return k.OnSnapshots })
 
 // SnapshotKinds returns the job kinds on snapshots.
 func SnapshotKinds() []JobKind { return slices.Clone(snapshotKinds) }
@@ -169,7 +169,7 @@ func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 	case slices.Contains(busy, VolumeCopy):
 		return false, "Disks of a new VM are being copied from the VM's snapshots. Wait until the copy has ended."
 	case len(busy) > 0:
-		return false, fmt.Sprintf("%q is under way. Wait until it has ended.", busy[0].Is().Verb)
+		return false, fmt.Sprintf("%q is under way. Wait until it has ended.", busy[0].Info().Verb)
 	case v.Status.Snapshots != nil && len(v.Status.Snapshots.Others) > 0:
 		return false, fmt.Sprintf("The VM has snapshots made with virsh on the host (%s), which would be lost. Delete them with virsh first.", strings.Join(v.Status.Snapshots.Others, ", "))
 	case v.Status.Snapshots != nil && len(v.Status.Snapshots.Overlays) > 0:
@@ -258,8 +258,8 @@ func (v VMView) AllowsMerge(busy []JobKind) (bool, string) {
 
 // HeldBySnapshots returns why an operation on the VM's disks must wait until the VM's snapshots are deleted; empty:
 // the VM has no snapshots.
-func (v VMView) HeldBySnapshots() string {
-	if v.Status != nil && v.Status.Snapshots.Has() {
+func (v VMView) WhySnapshotsBlock() string {
+	if v.Status != nil && v.Status.Snapshots.HasSnapshots() {
 		return "The VM has snapshots that depend on its disks. Delete them first."
 	}
 	return ""

@@ -49,7 +49,7 @@ type StartResult struct {
 }
 
 // Busy reports whether a download is queued or running.
-func (r *StartResult) Busy() bool {
+func (r *StartResult) IsActive() bool {
 	return r != nil && !r.State.Ended()
 }
 
@@ -58,7 +58,7 @@ const ActPull Action = "pull"
 
 var startImageActions = actionTable[StartImageView]{
 	{ActPull, func(v StartImageView) string {
-		if v.Last.Busy() {
+		if v.Last.IsActive() {
 			return "The image is already being downloaded. Wait for that task, or cancel it."
 		}
 		return ""

@@ -1,7 +1,7 @@
 package fleet
 
 // StartPlace returns the VM's place in the start order of VMs that are started together, lowest first.
-func (p VMPolicy) StartPlace() int {
+func (p VMPolicy) StartPosition() int {
 	if p.StartOrder == 0 {
 		return MaxStartOrder + 1
 	}
@@ -10,7 +10,7 @@ func (p VMPolicy) StartPlace() int {
 
 // StopPlace returns the VM's place when VMs are shut down together, lowest first: VMs without any order, then by stop
 // order, then in the reverse of the start order.
-func (p VMPolicy) StopPlace() int {
+func (p VMPolicy) StopPosition() int {
 	switch {
 	case p.StopOrder > 0:
 		return p.StopOrder
@@ -22,12 +22,12 @@ func (p VMPolicy) StopPlace() int {
 
 // PlaceIn returns a function that gives a VM's place in a bulk action, and the seconds to wait after it before later
 // places. Nil: all VMs at once.
-func PlaceIn(a Action) func(VMPolicy) (place, wait int) {
+func BulkPosition(a Action) func(VMPolicy) (place, wait int) {
 	switch a {
 	case ActStart:
-		return func(p VMPolicy) (int, int) { return p.StartPlace(), p.StartDelay }
+		return func(p VMPolicy) (int, int) { return p.StartPosition(), p.StartDelay }
 	case ActShutdown:
-		return func(p VMPolicy) (int, int) { return p.StopPlace(), p.StopDelay }
+		return func(p VMPolicy) (int, int) { return p.StopPosition(), p.StopDelay }
 	}
 	return nil
 }

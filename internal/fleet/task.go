@@ -39,7 +39,7 @@ func (t Task) Title() string {
 	if t.Kind == VMApply && (t.Generation == 0 || t.Generation == 1) {
 		return "Create"
 	}
-	return t.Kind.Is().Verb
+	return t.Kind.Info().Verb
 }
 
 // Remark returns the remark on a successful task, as a sentence; empty: none. A note without a full stop is only the

@@ -67,17 +67,17 @@ type TemplateVM struct {
 }
 
 // Offered reports whether VMs can be created from the disk's image.
-func (d TemplateDisk) Offered() bool { return d.State == CopyReady || d.State == CopyUnverified }
+func (d TemplateDisk) Usable() bool { return d.State == CopyReady || d.State == CopyUnverified }
 
 // Unready returns why no VM can be created from the version now; empty: it can.
-func (v TemplateVersion) Unready() string {
+func (v TemplateVersion) WhyUnusable() string {
 	if v.DeprecatedAt != nil {
 		return "The version is deprecated and allows no new VMs."
 	}
 	for i, d := range v.Disks {
 		switch {
-		case d.Offered():
-		case d.State == CopyComing:
+		case d.Usable():
+		case d.State == CopyInProgress:
 			return fmt.Sprintf("The image of disk %d is still being created.", i+1)
 		default:
 			return fmt.Sprintf("The image of disk %d cannot be read now. %s", i+1, d.Why)
@@ -87,9 +87,9 @@ func (v TemplateVersion) Unready() string {
 }
 
 // Coming reports whether a host is still writing an image of the version.
-func (v TemplateVersion) Coming() bool {
+func (v TemplateVersion) IsInProgress() bool {
 	for _, d := range v.Disks {
-		if d.State == CopyComing {
+		if d.State == CopyInProgress {
 			return true
 		}
 	}
@@ -107,15 +107,15 @@ func (v TemplateVersion) Linked() (names []string, n int) {
 }
 
 // backedBy returns why the version's images must stay; empty: no disk is backed by them.
-func (v TemplateVersion) backedBy() string {
+func (v TemplateVersion) whyLinkedClones() string {
 	names, n := v.Linked()
 	switch {
 	case n == 0:
 		return ""
 	case len(names) == 0:
-		return fmt.Sprintf("Linked clones of other projects are backed by version %d and would be broken: %s. Ask an administrator.", v.Number, count(n, "VM"))
+		return fmt.Sprintf("Linked clones of other projects are backed by version %d and would be broken: %s. Ask an administrator.", v.Number, countOf(n, "VM"))
 	case n > len(names):
-		names = append(names[:min(len(names), 5)], count(n-len(names), "VM")+" of other projects")
+		names = append(names[:min(len(names), 5)], countOf(n-len(names), "VM")+" of other projects")
 	}
 	return fmt.Sprintf("Linked clones are backed by version %d and would be broken: %s. Delete them first, or deprecate the version.", v.Number, firstNames(names))
 }
@@ -124,7 +124,7 @@ func (v TemplateVersion) backedBy() string {
 func (v TemplateVersion) Words() string {
 	s := v.Spec
 	return strings.Join([]string{
-		count(s.CPUs, "vCPU"), Bytes(int64(s.MemoryMiB) << 20), strings.ToUpper(string(s.Firmware)), count(len(s.Disks), "disk"), count(len(s.NICs), "NIC"),
+		countOf(s.CPUs, "vCPU"), Bytes(int64(s.MemoryMiB) << 20), strings.ToUpper(string(s.Firmware)), countOf(len(s.Disks), "disk"), countOf(len(s.NICs), "NIC"),
 	}, ", ")
 }
 
@@ -187,13 +187,13 @@ var templateActions = actionTable[TemplateView]{
 		case newest == nil:
 			return "All versions are deprecated. Offer one again, or create a new one from a VM."
 		}
-		return newest.Unready()
+		return newest.WhyUnusable()
 	}},
 	{ActPublish, nil},
 	{ActEdit, nil},
 	{ActDelete, func(v TemplateView) string {
 		for _, version := range v.Versions {
-			if why := firstReason(version.backedBy(), version.whyBusy()); why != "" {
+			if why := firstReason(version.whyLinkedClones(), version.whyBusy()); why != "" {
 				return why
 			}
 		}
@@ -207,14 +207,14 @@ func (v TemplateView) Allows(a Action) (bool, string) { return templateActions.a
 func (v TemplateView) Actions() []ActionState         { return templateActions.states(v) }
 
 func (v TemplateVersion) whyBusy() string {
-	if v.Coming() {
+	if v.IsInProgress() {
 		return fmt.Sprintf("An image of version %d is still being created. Wait until the task has ended.", v.Number)
 	}
 	return ""
 }
 
 var templateVersionActions = actionTable[TemplateVersion]{
-	{ActNewVM, TemplateVersion.Unready},
+	{ActNewVM, TemplateVersion.WhyUnusable},
 	{ActDeprecate, func(v TemplateVersion) string {
 		if v.DeprecatedAt != nil {
 			return "The version is already deprecated."
@@ -227,7 +227,7 @@ var templateVersionActions = actionTable[TemplateVersion]{
 		}
 		return ""
 	}},
-	{ActDelete, func(v TemplateVersion) string { return firstReason(v.backedBy(), v.whyBusy()) }},
+	{ActDelete, func(v TemplateVersion) string { return firstReason(v.whyLinkedClones(), v.whyBusy()) }},
 }
 
 // Allows reports whether the version allows the action now; the string is the reason if not. States lists the state of
@@ -247,11 +247,11 @@ func CheckTemplateName(c *Checks, field, name string) {
 }
 
 // clearedByBare are the fields that Bare clears.
-var clearedByBare = []string{"iso", "boot.kernel", "boot.initrd", "boot.cmdline", "firstBoot", "hostDevices", "shares"}
+var identityFields = []string{"iso", "boot.kernel", "boot.initrd", "boot.cmdline", "firstBoot", "hostDevices", "shares"}
 
 // Bare returns the spec without the identity of its VM: power, media, disk volumes and MAC addresses. NIC settings that
 // follow a port group's defaults, and a disabled anti-spoofing, are reset to the defaults of the next VM's creator.
-func (s VMSpec) Bare() VMSpec {
+func (s VMSpec) WithoutIdentity() VMSpec {
 	s.Power, s.ISO, s.FirstBoot = "", nil, VMFirstBoot{}
 	s.HostDevices, s.Shares, s.Boot.Kernel, s.Boot.Initrd, s.Boot.Cmdline = nil, nil, nil, nil, ""
 	s.Drives = slices.Clone(s.Drives)
@@ -281,9 +281,9 @@ func (s VMSpec) Bare() VMSpec {
 
 // CopiedFromSnapshot reports whether a copy of the VM's disks needs a temporary snapshot: the guest may write to the
 // disks, or they consist of snapshot overlays.
-func (v VMView) CopiedFromSnapshot() bool {
-	on := v.On() || v.Ordered != "" && v.Ordered != Stopped
-	return len(v.Spec.Disks) > 0 && (on || v.HeldBySnapshots() != "")
+func (v VMView) NeedsTemporarySnapshot() bool {
+	on := v.HasGuest() || v.RequestedPower != "" && v.RequestedPower != Stopped
+	return len(v.Spec.Disks) > 0 && (on || v.WhySnapshotsBlock() != "")
 }
 
 // whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can. The argument is the subject of the
@@ -309,7 +309,7 @@ func (v VMView) whyNotCopyable(what string) string {
 			return v.FaultOf(d.Ref()).Text
 		}
 	}
-	if v.CopiedFromSnapshot() {
+	if v.NeedsTemporarySnapshot() {
 		_, why := v.AllowsTake(nil)
 		return why
 	}

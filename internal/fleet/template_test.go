@@ -24,7 +24,7 @@ func TestBareRemovesIdentityOfVM(t *testing.T) {
 		Security: fleet.VMSecurity{TPM: true}, Devices: fleet.VMDevices{Watchdog: "i6300esb"},
 	}
 	before, _ := json.Marshal(spec)
-	got, _ := json.Marshal(spec.Bare())
+	got, _ := json.Marshal(spec.WithoutIdentity())
 	const want = `{"power":"","cpus":2,"memoryMiB":512,"firmware":"uefi","disks":[{"poolId":"p","volume":"","sizeBytes":7}],` +
 		`"nics":[{"networkId":"n","network":"default","mac":"","securityGroups":["g"],"antiSpoofing":true},{"networkId":"n","mac":"","portGroup":"web"},{"networkId":"n","mac":""}],` +
 		`"security":{"tpm":true},"devices":{"watchdog":"i6300esb"}}`
@@ -45,7 +45,7 @@ func TestTemplateActionsRefusedWithReason(t *testing.T) {
 		return v
 	}
 	complete := version(func(*fleet.TemplateVersion) {})
-	coming := version(func(v *fleet.TemplateVersion) { v.Disks[1].State = fleet.CopyComing })
+	coming := version(func(v *fleet.TemplateVersion) { v.Disks[1].State = fleet.CopyInProgress })
 	lost := version(func(v *fleet.TemplateVersion) {
 		v.Disks[0] = fleet.TemplateDisk{State: fleet.CopyMissing, Why: "It is gone."}
 	})

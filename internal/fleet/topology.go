@@ -30,7 +30,7 @@ type NetworkTopology struct {
 // HostDevices are a host's network devices as reported.
 type HostDevices struct {
 	NICs   []HostNIC
-	Looked bool // current and with the ports of bridges and bonds
+	Current bool // current and with the ports of bridges and bonds
 }
 
 // NetworkGrid is the matrix of networks and hosts.

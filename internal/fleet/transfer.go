@@ -8,7 +8,7 @@ import (
 type TransferID string
 
 // TransferOrder holds the parameters of one host's side of a transfer.
-type TransferOrder struct {
+type TransferParams struct {
 	ID        TransferID `json:"id"`
 	Peer      HostID     `json:"peer"`
 	PeerName  string     `json:"peerName"`
@@ -18,11 +18,11 @@ type TransferOrder struct {
 }
 
 // MigrateOrder holds the parameters of a cold migration.
-type MigrateOrder struct {
+type MigrationParams struct {
 	To        HostID        `json:"to"`
 	ToName    string        `json:"toName"`
 	RateBytes int64         `json:"rateBytes,omitempty"`
-	Disks     []LeavingDisk `json:"disks"`
+	Disks     []MigratingDisk `json:"disks"`
 	// Generation is the VM's minimum generation on the target. Disk names contain generations up to it, so later
 	// disks must not reuse them.
 	Generation int64    `json:"generation"`
@@ -30,7 +30,7 @@ type MigrateOrder struct {
 }
 
 // LeavingDisk is a disk of a migrating VM, sent by one transfer.
-type LeavingDisk struct {
+type MigratingDisk struct {
 	Disk       Volref     `json:"disk"`
 	To         Volref     `json:"to"`
 	Transfer   TransferID `json:"transfer"`
@@ -38,8 +38,8 @@ type LeavingDisk struct {
 }
 
 // LeavingVM is a VM with a running or queued migration.
-type LeavingVM struct {
-	MigrateOrder
+type MigratingVM struct {
+	MigrationParams
 	Task     TaskID   `json:"task"`
 	State    JobState `json:"state"`
 	Progress int      `json:"progress"`
@@ -61,7 +61,7 @@ type MigrationTarget struct {
 // AllowsMigrate reports whether the VM can migrate to another host now; the string is the reason if not. moving lists
 // the VM's disks under migration, leaving is the VM's own migration or nil. The host makes further checks, such as
 // for snapshots made with virsh.
-func (v VMView) AllowsMigrate(moving []MovingDisk, leaving *LeavingVM) (bool, string) {
+func (v VMView) AllowsMigrate(moving []MovingDisk, leaving *MigratingVM) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	switch {
 	case !ok:
@@ -84,8 +84,8 @@ func (v VMView) AllowsMigrate(moving []MovingDisk, leaving *LeavingVM) (bool, st
 		return false, "The VM was changed on its host, and the changes would be lost. Accept the drift or reapply first."
 	case v.whyRunsElsewhere() != "":
 		return false, v.whyRunsElsewhere() + " Resolve that first."
-	case v.HeldBySnapshots() != "":
-		return false, v.HeldBySnapshots()
+	case v.WhySnapshotsBlock() != "":
+		return false, v.WhySnapshotsBlock()
 	case v.Spec.Firmware != BIOS:
 		return false, "The firmware variables (NVRAM) are in a file of the host, which is not transferred. Only VMs with BIOS can migrate."
 	}

@@ -46,7 +46,7 @@ func TestMigrationRefusedWithReason(t *testing.T) {
 	if ok, why := valid().AllowsMigrate([]fleet.MovingDisk{{}}, nil); ok || !strings.Contains(why, "being moved") {
 		t.Errorf("during a disk migration: %q", why)
 	}
-	if ok, why := valid().AllowsMigrate(nil, &fleet.LeavingVM{MigrateOrder: fleet.MigrateOrder{ToName: "h2"}}); ok || !strings.Contains(why, "already migrating to h2") {
+	if ok, why := valid().AllowsMigrate(nil, &fleet.MigratingVM{MigrationParams: fleet.MigrationParams{ToName: "h2"}}); ok || !strings.Contains(why, "already migrating to h2") {
 		t.Errorf("during a migration: %q", why)
 	}
 }

@@ -10,8 +10,8 @@ type UploadID string
 
 // Limits of an upload's duration: since the last data, and in total.
 const (
-	UploadPatience = 24 * time.Hour
-	UploadLife     = 7 * 24 * time.Hour
+	UploadIdleTimeout = 24 * time.Hour
+	UploadLifetime     = 7 * 24 * time.Hour
 )
 
 // Upload is a file that a user sends into a pool on a host. Only that host knows how many bytes it has received.
@@ -43,12 +43,12 @@ func (u Upload) Name() string {
 }
 
 // Whole reports whether the upload is complete and the volume has its final name.
-func (u Upload) Whole() bool { return u.State == JobDone }
+func (u Upload) IsComplete() bool { return u.State == JobDone }
 
 // Over returns why the upload cannot be continued; nil: it can.
-func (u Upload) Over() error {
+func (u Upload) EndedError() error {
 	switch {
-	case !u.State.Ended() || u.Whole():
+	case !u.State.Ended() || u.IsComplete():
 		return nil
 	case u.Error != "":
 		return Errorf(Invalid, "%s", u.Error)

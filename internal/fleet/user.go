@@ -8,7 +8,7 @@ type User struct {
 	Name       string             `json:"name"`
 	Role       Role               `json:"role"`
 	Projects   map[ProjectID]Role `json:"projects"`
-	MustChange bool               `json:"mustChangePassword"`
+	MustChangePassword bool               `json:"mustChangePassword"`
 	Disabled   bool               `json:"disabled"`
 	CreatedAt  time.Time          `json:"createdAt"`
 	LastSeenAt *time.Time         `json:"lastSeenAt,omitempty"`
@@ -47,7 +47,7 @@ type Actor struct {
 	Name       string // name in the audit log
 	Role       Role
 	Projects   map[ProjectID]Role
-	MustChange bool    // the password must be changed before anything else
+	MustChangePassword bool    // the password must be changed before anything else
 	Session    string  // hash of the session or ID of the API token; console tickets are bound to it
 	Token      TokenID // API token of the request; empty: a browser session
 	KeyHash    string  // for an agent: SHA-256 of the public key in its certificate, 32 bytes

@@ -79,9 +79,9 @@ func CheckLabels(c *Checks, field string, labels map[string]string) {
 		switch v := labels[k]; {
 		case len(k) > 63 || !labelForm.MatchString(k):
 			c.Add(field, "Label key %q: use lower-case letters, digits and hyphens, starting with a letter, 63 at most.", k[:min(len(k), 80)])
-		case len(v) > 255 || !plain(v):
+		case len(v) > 255 || !isPlainText(v):
 			c.Add(field, "The value of label %q must be one line of at most 255 bytes.", k)
-		case strings.ContainsFunc(v, invisible):
+		case strings.ContainsFunc(v, isInvisible):
 			c.Add(field, "The value of label %q contains %s", k, invisibleCharacters)
 		}
 	}
@@ -93,7 +93,7 @@ func CheckDescription(c *Checks, field, text string) {
 	switch {
 	case len(text) > MaxDescription || !utf8.ValidString(text) || strings.ContainsRune(text, 0):
 		c.Add(field, "A description is text of at most %d bytes.", MaxDescription)
-	case strings.ContainsFunc(text, misleading):
+	case strings.ContainsFunc(text, isMisleading):
 		c.Add(field, "The description contains %s", invisibleCharacters)
 	}
 }
@@ -101,11 +101,11 @@ func CheckDescription(c *Checks, field, text string) {
 const invisibleCharacters = "invisible characters, such as those that change the direction of text. Type the text again."
 
 // invisible reports whether the character is invisible in a line of text.
-func invisible(r rune) bool { return !unicode.IsGraphic(r) }
+func isInvisible(r rune) bool { return !unicode.IsGraphic(r) }
 
 // misleading reports whether the character is not allowed in multi-line text: control characters, noncharacters, and
 // characters that change the text direction.
-func misleading(r rune) bool {
+func isMisleading(r rune) bool {
 	switch {
 	case r == '\n' || r == '\r' || r == '\t':
 		return false
@@ -115,7 +115,7 @@ func misleading(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Noncharacter_Code_Point, r)
 }
 
-func plain(s string) bool {
+func isPlainText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
@@ -241,19 +241,19 @@ func (n NIC) check(c *Checks, at string) {
 
 // isNetworkName reports whether a libvirt network can have the name.
 func isNetworkName(name string) bool {
-	return strings.TrimSpace(name) != "" && len(name) <= 255 && !strings.Contains(name, "/") && plain(name) && !strings.ContainsFunc(name, misleading)
+	return strings.TrimSpace(name) != "" && len(name) <= 255 && !strings.Contains(name, "/") && isPlainText(name) && !strings.ContainsFunc(name, isMisleading)
 }
 
 // isDeviceName reports whether a network device can have the name. Names that look like an option are refused.
 func isDeviceName(name string) bool {
-	return name != "" && len(name) <= 15 && name != "." && name != ".." && name[0] != '-' && plain(name) &&
-		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || misleading(r) })
+	return name != "" && len(name) <= 15 && name != "." && name != ".." && name[0] != '-' && isPlainText(name) &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || isMisleading(r) })
 }
 
 // Check adds an error for each invalid field, with JSON paths below prefix ("spec").
 func (s PoolSpec) Check(c *Checks, prefix string) {
 	s.checkKind(c, prefix)
-	if t := s.Kind.Is(); t.Kind != "" && !t.Files {
+	if t := s.Kind.Info(); t.Kind != "" && !t.FilePool {
 		if s.Path != "" {
 			c.Add(prefix+".path", "A pool of kind %q has no directory on the hosts.", string(s.Kind))
 		}
@@ -303,7 +303,7 @@ func pathError(p, ask string) string {
 	switch {
 	case !path.IsAbs(p) || len(p) > 1024:
 		return ask
-	case !plain(p) || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/":
+	case !isPlainText(p) || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/":
 		return "Write the path without \"..\", doubled slashes or control characters."
 	}
 	return ""

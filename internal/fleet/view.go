@@ -14,7 +14,7 @@ type SavedView struct {
 // text. Cursors and parameters of the surrounding page are left out. known is false if the list does not support saved
 // views.
 func ViewQuery(list string, address url.Values) (query string, known bool) {
-	of, _ := Listed(list)
+	of, _ := ResourceByPlural(list)
 	kept := url.Values{}
 	for _, k := range of.View {
 		if v := address.Get(k); v != "" {

@@ -20,7 +20,7 @@ type Meta struct {
 	Generation         int64             `json:"generation"`
 	ObservedGeneration int64             `json:"observedGeneration"`
 	// Ordered: power state requested by the newest unfinished task; empty: no such task
-	Ordered   Power     `json:"ordered,omitempty"`
+	RequestedPower   Power     `json:"ordered,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 	// DeletedAt is set while a requested deletion is not finished on the host.
 	DeletedAt  *time.Time   `json:"deletedAt,omitempty"`
@@ -37,7 +37,7 @@ type VM struct {
 	Meta
 	Spec      VMSpec     `json:"spec"`
 	Status    *VMStatus  `json:"status"`
-	Elsewhere []Sighting `json:"elsewhere,omitempty"` // domains with this VM's UUID that other hosts report
+	Sightings []Sighting `json:"elsewhere,omitempty"` // domains with this VM's UUID that other hosts report
 }
 
 // VMSpec is the requested configuration of a VM.
@@ -334,7 +334,7 @@ func (s *VMStatus) FilterDrifted(mac, drift string) {
 }
 
 // Failure names the last failed task as a heading: "Start failed".
-func (s VMStatus) Failure() string { return cmp.Or(s.ErrorOf.Is().Verb, "The last task") + " failed" }
+func (s VMStatus) Failure() string { return cmp.Or(s.ErrorOf.Info().Verb, "The last task") + " failed" }
 
 // DiskState is one disk as the host reports it.
 type DiskState struct {
@@ -372,7 +372,7 @@ type VMView struct {
 	// last minute.
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
 	// Barred: why protection keeps the current user from changing the VM; empty: changes are allowed
-	Barred string `json:"barred,omitempty"`
+	ChangeRefusal string `json:"barred,omitempty"`
 }
 
 // DiscoveredVM is an unmanaged domain: a host runs it and Quantix did not create it. Quantix shows it and never changes

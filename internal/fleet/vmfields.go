@@ -98,10 +98,10 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionCPU, Label: "Model", Options: CPUModels,
 		Help: "VMs that migrate need a model that all of their hosts support, such as Skylake-Server.",
 	}, cpuModelForm, "Enter the name of a CPU model, such as Skylake-Server."),
-	number("cpu.sockets", "sockets", "socket", func(s *VMSpec) *int { return &s.CPU.Sockets }, Input{Section: SectionCPU, Label: "Sockets", Usual: 1}, 1, MaxCPUs),
-	number("cpu.cores", "cores per socket", "core", func(s *VMSpec) *int { return &s.CPU.Cores }, Input{Section: SectionCPU, Label: "Cores per socket", Usual: 1}, 1, MaxCPUs),
+	number("cpu.sockets", "sockets", "socket", func(s *VMSpec) *int { return &s.CPU.Sockets }, Input{Section: SectionCPU, Label: "Sockets", Default: 1}, 1, MaxCPUs),
+	number("cpu.cores", "cores per socket", "core", func(s *VMSpec) *int { return &s.CPU.Cores }, Input{Section: SectionCPU, Label: "Cores per socket", Default: 1}, 1, MaxCPUs),
 	number("cpu.threads", "threads per core", "thread", func(s *VMSpec) *int { return &s.CPU.Threads }, Input{
-		Section: SectionCPU, Label: "Threads per core", Usual: 1, Help: "Sockets × cores × threads is the maximum number of vCPUs. Empty: one socket per vCPU.",
+		Section: SectionCPU, Label: "Threads per core", Default: 1, Help: "Sockets × cores × threads is the maximum number of vCPUs. Empty: one socket per vCPU.",
 	}, 1, MaxCPUs),
 	number("cpu.max", "maximum vCPUs", "vCPU", func(s *VMSpec) *int { return &s.CPU.Max }, Input{
 		Section: SectionCPU, Label: "Maximum vCPUs", Help: "vCPUs can be hot-plugged up to this number. Empty: no hot-plug.",
@@ -109,24 +109,24 @@ var optionalFields = []Field[VMSpec]{
 	text("cpu.features", "CPU features", func(s *VMSpec) *string { return &s.CPU.Features }, Input{
 		Section: SectionCPU, Label: "Features", Help: "Features added to the model or removed from it: +aes -vmx.",
 	}, cpuFeaturesForm, "Write each feature with + or -, separated by blanks: +aes -vmx. At most 32."),
-	reservedAbove(defaultShares, "more than 1024 takes processor time from other VMs", func(s VMSpec) int { return s.CPU.Shares },
+	operatorOnlyAbove(defaultShares, "more than 1024 takes processor time from other VMs", func(s VMSpec) int { return s.CPU.Shares },
 		effectiveNow(number("cpu.shares", "CPU shares", "", func(s *VMSpec) *int { return &s.CPU.Shares }, Input{
-			Section: SectionCPU, Label: "Shares", Usual: defaultShares, Help: "Weight while the host's processors are busy. Other VMs have 1024.",
+			Section: SectionCPU, Label: "Shares", Default: defaultShares, Help: "Weight while the host's processors are busy. Other VMs have 1024.",
 		}, 2, 262144))),
 	effectiveNow(number("cpu.limit", "CPU limit", "%", func(s *VMSpec) *int { return &s.CPU.Limit }, Input{
 		Section: SectionCPU, Label: "Limit", Unit: "%", Help: "Percent of a processor per vCPU.",
 	}, 1, 100)),
-	reserved("other VMs cannot use the reserved processors", portalOnly(number("cpu.reserved", "CPU reservation", "%", func(s *VMSpec) *int { return &s.CPU.Reserved }, Input{
+	operatorOnly("other VMs cannot use the reserved processors", portalOnly(number("cpu.reserved", "CPU reservation", "%", func(s *VMSpec) *int { return &s.CPU.Reserved }, Input{
 		Section: SectionCPU, Label: "Reserved", Unit: "%", Help: "Percent of a processor per vCPU, reserved even while the VM is off. A host cannot reserve more than all of its processors.",
 	}, 1, 100))),
-	reserved("other VMs may need these processors", text("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, Input{
+	operatorOnly("other VMs may need these processors", text("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, Input{
 		Section: SectionCPU, Label: "Pinned to", Help: "The host's processors that run the vCPUs: 0-3,6.",
 	}, cpuSetForm, "Enter numbers and ranges, such as 0-3,6.")),
 
-	reserved("other VMs then lack these pages", number("memory.hugePageKiB", "huge pages", "KiB", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, Input{
+	operatorOnly("other VMs then lack these pages", number("memory.hugePageKiB", "huge pages", "KiB", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, Input{
 		Section: SectionMemory, Label: "Huge pages", Unit: "KiB", Help: "2048 or 1048576 on most hosts. The host needs enough free pages for the VM's memory.",
 	}, 4, 1<<24)),
-	reserved("the host cannot reclaim this memory", flag("memory.locked", "locked memory", func(s *VMSpec) *bool { return &s.Memory.Locked }, Input{
+	operatorOnly("the host cannot reclaim this memory", flag("memory.locked", "locked memory", func(s *VMSpec) *bool { return &s.Memory.Locked }, Input{
 		Section: SectionMemory, Label: "Locked", Help: "The host never swaps the memory out.",
 	})),
 	flag("memory.shared", "shared memory", func(s *VMSpec) *bool { return &s.Memory.Shared }, Input{
@@ -141,12 +141,12 @@ var optionalFields = []Field[VMSpec]{
 	effectiveNow(number("memory.minMiB", "minimum memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MinMiB }, Input{
 		Section: SectionMemory, Label: "Minimum memory", Unit: "MiB", Help: "While the host is short of memory, the balloon reclaims memory down to this size. Empty: it reclaims none.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
-	reserved("other VMs may need the memory of these nodes", text("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, Input{
+	operatorOnly("other VMs may need the memory of these nodes", text("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, Input{
 		Section: SectionMemory, Label: "NUMA nodes", Help: "The host's NUMA nodes that provide the memory: 0-1.",
 	}, cpuSetForm, "Enter numbers and ranges, such as 0-1.")),
 
-	fixed("the guest would find every device at another address and might not boot. Create a new VM", choice("boot.machine", "machine", func(s *VMSpec) *string { return &s.Boot.Machine }, Input{
-		Section: SectionBoot, Label: "Machine", Options: Machines, Named: "q35", Help: "Cannot be changed after creation. The machine pc is for old guests: it has BIOS and IDE disks.",
+	neverEditable("the guest would find every device at another address and might not boot. Create a new VM", choice("boot.machine", "machine", func(s *VMSpec) *string { return &s.Boot.Machine }, Input{
+		Section: SectionBoot, Label: "Machine", Options: Machines, DefaultName: "q35", Help: "Cannot be changed after creation. The machine pc is for old guests: it has BIOS and IDE disks.",
 	})),
 	flag("boot.menu", "boot menu", func(s *VMSpec) *bool { return &s.Boot.Menu }, Input{
 		Section: SectionBoot, Label: "Boot menu", Help: "The firmware shows its boot menu for some seconds.",
@@ -155,23 +155,23 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionBoot, Label: "CD-ROM boot order", Help: "Position among the disks and NICs with a boot order. Default: disks, then the CD-ROM, then the network.",
 	}, 1, MaxBootOrder),
 
-	reserved("the host reads the file and the guest starts it", medium("boot.kernel", "kernel", func(s *VMSpec) **Volref { return &s.Boot.Kernel }, Input{
+	operatorOnly("the host reads the file and the guest starts it", medium("boot.kernel", "kernel", func(s *VMSpec) **Volref { return &s.Boot.Kernel }, Input{
 		Section: SectionBoot, Kind: InputFile, Label: "Kernel", Help: "Booted instead of the disks. Secure Boot does not verify it.",
 	})),
-	reserved("the host reads the file and the guest starts it", medium("boot.initrd", "initial RAM disk", func(s *VMSpec) **Volref { return &s.Boot.Initrd }, Input{
+	operatorOnly("the host reads the file and the guest starts it", medium("boot.initrd", "initial RAM disk", func(s *VMSpec) **Volref { return &s.Boot.Initrd }, Input{
 		Section: SectionBoot, Kind: InputFile, Label: "Initial RAM disk",
 	})),
-	reserved("it belongs to the kernel", text("boot.cmdline", "kernel command line", func(s *VMSpec) *string { return &s.Boot.Cmdline }, Input{
+	operatorOnly("it belongs to the kernel", text("boot.cmdline", "kernel command line", func(s *VMSpec) *string { return &s.Boot.Cmdline }, Input{
 		Section: SectionBoot, Label: "Command line", Example: "none", Help: "Command line of the kernel: console=ttyS0 root=/dev/vda1.",
 	}, cmdlineForm, "A command line is one line of at most 1000 printable ASCII characters.")),
 
-	choice("display.video", "graphics card", func(s *VMSpec) *string { return &s.Display.Video }, Input{Section: SectionDisplay, Label: "Graphics card", Options: VideoModels, Named: "vga"}),
+	choice("display.video", "graphics card", func(s *VMSpec) *string { return &s.Display.Video }, Input{Section: SectionDisplay, Label: "Graphics card", Options: VideoModels, DefaultName: "vga"}),
 	number("display.heads", "screens", "screen", func(s *VMSpec) *int { return &s.Display.Heads }, Input{
-		Section: SectionDisplay, Label: "Screens", Usual: 1, Help: "Virtio and QXL support several screens.",
+		Section: SectionDisplay, Label: "Screens", Default: 1, Help: "Virtio and QXL support several screens.",
 	}, 1, MaxHeads),
 	choice("display.keyboard", "keyboard", func(s *VMSpec) *string { return &s.Display.Keyboard }, Input{Section: SectionDisplay, Label: "Keyboard", Options: Keyboards}),
-	choice("display.pointer", "pointer", func(s *VMSpec) *string { return &s.Display.Pointer }, Input{Section: SectionDisplay, Label: "Pointer", Options: Pointers, Named: "tablet"}),
-	choice("display.sound", "sound card", func(s *VMSpec) *string { return &s.Display.Sound }, Input{Section: SectionDisplay, Label: "Sound card", Options: SoundModels, Named: "none"}),
+	choice("display.pointer", "pointer", func(s *VMSpec) *string { return &s.Display.Pointer }, Input{Section: SectionDisplay, Label: "Pointer", Options: Pointers, DefaultName: "tablet"}),
+	choice("display.sound", "sound card", func(s *VMSpec) *string { return &s.Display.Sound }, Input{Section: SectionDisplay, Label: "Sound card", Options: SoundModels, DefaultName: "none"}),
 
 	flag("display.spice", "SPICE", func(s *VMSpec) *bool { return &s.Display.Spice }, Input{
 		Section: SectionDisplay, Label: "SPICE", Help: "A SPICE server on a socket of the host, for virt-viewer. The console stays available.",
@@ -188,23 +188,23 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionSecurity, Label: "Secure boot", Help: "UEFI boots only code signed with the keys of the host's template. Firmware settings are separate with and without Secure Boot.",
 	}),
 
-	reserved("the host cannot reclaim or swap its memory", choice("security.confidential", "memory encryption", func(s *VMSpec) *string { return &s.Security.Confidential }, Input{
-		Section: SectionSecurity, Label: "Memory encryption", Options: ConfidentialKinds, Named: "none",
+	operatorOnly("the host cannot reclaim or swap its memory", choice("security.confidential", "memory encryption", func(s *VMSpec) *string { return &s.Security.Confidential }, Input{
+		Section: SectionSecurity, Label: "Memory encryption", Options: ConfidentialKinds, DefaultName: "none",
 		Help: "The processor encrypts the guest's memory. Needs UEFI without Secure Boot. Snapshots with memory and live migration are not possible.",
 	})),
 
-	choice("devices.watchdog", "watchdog", func(s *VMSpec) *string { return &s.Devices.Watchdog }, Input{Section: SectionDevices, Label: "Watchdog", Options: Watchdogs, Named: "none"}),
+	choice("devices.watchdog", "watchdog", func(s *VMSpec) *string { return &s.Devices.Watchdog }, Input{Section: SectionDevices, Label: "Watchdog", Options: Watchdogs, DefaultName: "none"}),
 	choice("devices.watchdogAction", "watchdog action", func(s *VMSpec) *string { return &s.Devices.WatchdogAction }, Input{
-		Section: SectionDevices, Label: "Watchdog action", Options: WatchdogActions, Named: "reset",
+		Section: SectionDevices, Label: "Watchdog action", Options: WatchdogActions, DefaultName: "reset",
 	}),
 	number("devices.rngRate", "random numbers", "byte/s", func(s *VMSpec) *int { return &s.Devices.RNGRate }, Input{
 		Section: SectionDevices, Label: "Random numbers", Unit: "bytes/s", Help: "Limit of the random number generator. Empty: unlimited.",
 	}, 1, MaxRNGRate),
-	reserved("it lets the guest connect to programs of the host", flag("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, Input{
+	operatorOnly("it lets the guest connect to programs of the host", flag("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, Input{
 		Section: SectionDevices, Label: "Vsock", Help: "A socket between the guest and its host, without a network.",
 	})),
 	choice("devices.balloon", "balloon", func(s *VMSpec) *string { return &s.Devices.Balloon }, Input{
-		Section: SectionDevices, Label: "Memory balloon", Options: Balloons, Named: "on", Help: "The balloon device also reports the guest's memory usage.",
+		Section: SectionDevices, Label: "Memory balloon", Options: Balloons, DefaultName: "on", Help: "The balloon device also reports the guest's memory usage.",
 	}),
 	number("devices.serials", "serial ports", "port", func(s *VMSpec) *int { return &s.Devices.Serials }, Input{
 		Section: SectionDevices, Label: "More serial ports", Help: "In addition to the console's port. Each is a pseudo terminal of the host.",
@@ -213,12 +213,12 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionDevices, Label: "Parallel port", Help: "A pseudo terminal of the host.",
 	}),
 	choice("devices.guestAgent", "guest agent", func(s *VMSpec) *string { return &s.Devices.GuestAgent }, Input{
-		Section: SectionDevices, Label: "Guest agent", Options: GuestAgents, Named: "on",
+		Section: SectionDevices, Label: "Guest agent", Options: GuestAgents, DefaultName: "on",
 		Help: "The channel for qemu-guest-agent, which reports addresses and file systems, and freezes them for backups. On vsock, run the agent with --method vsock-listen --path 4294967295:1234.",
 	}),
 
 	effectiveNow(choice("policy.autostart", "autostart", func(s *VMSpec) *string { return &s.Policy.Autostart }, Input{
-		Section: SectionPower, Label: "Autostart", Options: Autostarts, Named: "off",
+		Section: SectionPower, Label: "Autostart", Options: Autostarts, DefaultName: "off",
 		Help: "The agent starts the VM when the host boots, even without the portal. libvirt's own autostart flag is not changed.",
 	})),
 	effectiveNow(number("policy.startOrder", "start order", "", func(s *VMSpec) *int { return &s.Policy.StartOrder }, Input{
@@ -234,43 +234,43 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionPower, Label: "Stop delay", Unit: "s", Help: "Time after the VM is off before the next VM is shut down.",
 	}, 1, MaxStartDelay)),
 	effectiveNow(choice("policy.restart", "restart policy", func(s *VMSpec) *string { return &s.Policy.Restart }, Input{
-		Section: SectionPower, Label: "Restart policy", Options: Restarts, Named: "off",
+		Section: SectionPower, Label: "Restart policy", Options: Restarts, DefaultName: "off",
 		Help: "After 10 s, then twice as long each time, up to 5 minutes. A VM that a user or virsh stopped stays off.",
 	})),
-	effectiveNow(reserved("they run as the guest's administrator", flag("policy.guestExec", "programs in the guest", func(s *VMSpec) *bool { return &s.Policy.GuestExec }, Input{
+	effectiveNow(operatorOnly("they run as the guest's administrator", flag("policy.guestExec", "programs in the guest", func(s *VMSpec) *bool { return &s.Policy.GuestExec }, Input{
 		Section: SectionPower, Label: "Run programs in the guest",
 		Help: "Users who may change the VM, and its health checks, can run programs in the guest as its administrator, through the guest agent.",
 	}))),
 
 	portalOnly(choice("policy.haPriority", "HA priority", func(s *VMSpec) *string { return &s.Policy.HAPriority }, Input{
-		Section: SectionPower, Label: "HA priority", Options: HAPriorities, Named: "normal",
+		Section: SectionPower, Label: "HA priority", Options: HAPriorities, DefaultName: "normal",
 		Help: "Order of VMs when their host fails. Stored for failover to other hosts, which is not supported yet.",
 	})),
 
-	reserved("the VM could run on hosts that are reserved for others", portalOnly(text("placement.tolerations", "tolerations", func(s *VMSpec) *string { return &s.Placement.Tolerations }, Input{
-		Section: SectionMoves, Label: "Tolerations", Example: "none", Help: "Taints of hosts that the VM tolerates: gpu maintenance=disk. A key alone means any value, * means any taint.",
+	operatorOnly("the VM could run on hosts that are reserved for others", portalOnly(text("placement.tolerations", "tolerations", func(s *VMSpec) *string { return &s.Placement.Tolerations }, Input{
+		Section: SectionMigration, Label: "Tolerations", Example: "none", Help: "Taints of hosts that the VM tolerates: gpu maintenance=disk. A key alone means any value, * means any taint.",
 	}, tolerationsForm, "Write taints separated by blanks: gpu maintenance=disk, or * for any. At most 16."))),
 	portalOnly(flag("migration.stays", "no migration", func(s *VMSpec) *bool { return &s.Migration.Stays }, Input{
-		Section: SectionMoves, Label: "No migration", Help: "The VM cannot migrate to another host. Its disks can move to other pools.",
+		Section: SectionMigration, Label: "No migration", Help: "The VM cannot migrate to another host. Its disks can move to other pools.",
 	})),
 	portalOnly(number("migration.limitMiB", "migration bandwidth", "MiB/s", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, Input{
-		Section: SectionMoves, Label: "Bandwidth limit", Unit: "MiB/s", Help: "Limit of migrations to another pool or host. A request can set a lower limit. Empty: unlimited.",
+		Section: SectionMigration, Label: "Bandwidth limit", Unit: "MiB/s", Help: "Limit of migrations to another pool or host. A request can set a lower limit. Empty: unlimited.",
 	}, 1, MaxMoveLimit)),
 	portalOnly(flag("migration.postCopy", "post-copy", func(s *VMSpec) *bool { return &s.Migration.PostCopy }, Input{
-		Section: SectionMoves, Label: "Post-copy", Help: "The guest resumes on the new host before all of its memory has arrived. Stored for live migration, which is not supported yet.",
+		Section: SectionMigration, Label: "Post-copy", Help: "The guest resumes on the new host before all of its memory has arrived. Stored for live migration, which is not supported yet.",
 	})),
 	portalOnly(number("migration.downtimeMs", "maximum downtime", "ms", func(s *VMSpec) *int { return &s.Migration.DowntimeMs }, Input{
-		Section: SectionMoves, Label: "Maximum downtime", Unit: "ms", Help: "Maximum pause of the guest at the end of a migration. Stored for live migration, which is not supported yet.",
+		Section: SectionMigration, Label: "Maximum downtime", Unit: "ms", Help: "Maximum pause of the guest at the end of a migration. Stored for live migration, which is not supported yet.",
 	}, 1, MaxDowntimeMs)),
 
-	portalOnly(rowsOf("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, SaysRules, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) })),
-	rowsOf("health", "health checks", func(s *VMSpec) *[]HealthCheck { return &s.Health }, SaysHealth, func(c *Checks, field string, s VMSpec) { s.checkHealth(c, field) }),
+	portalOnly(rowsOf("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, PlacementRulesText, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) })),
+	rowsOf("health", "health checks", func(s *VMSpec) *[]HealthCheck { return &s.Health }, HealthChecksText, func(c *Checks, field string, s VMSpec) { s.checkHealth(c, field) }),
 
 	firstBoot(),
 }
 
 // Parts returns the VM's optional fields: optionalFields and VMLists. An older agent may not support all of them.
-func Parts() []Field[VMSpec] { return allOptionalFields }
+func OptionalFields() []Field[VMSpec] { return allOptionalFields }
 
 var allOptionalFields = func() []Field[VMSpec] {
 	out := slices.Clone(optionalFields)
@@ -281,7 +281,7 @@ var allOptionalFields = func() []Field[VMSpec] {
 }()
 
 // PartNames returns the names of all optional fields, including those of disks ("disks.bus") and NICs ("nics.model").
-func PartNames() []string {
+func OptionalFieldNames() []string {
 	var out []string
 	for _, f := range allOptionalFields {
 		out = append(out, f.Name)
@@ -297,22 +297,22 @@ func PartNames() []string {
 
 // UsedPart is an optional field with a non-default value, such as "nics.model" at "nics[0].model". Value is set only
 // for choices.
-type UsedPart struct{ Name, At, Type, Value string }
+type UsedField struct{ Name, At, Type, Value string }
 
 // Used returns the spec's optional fields with a non-default value, each once; for devices, once per distinct choice.
-func (s VMSpec) Used() []UsedPart {
-	var out []UsedPart
+func (s VMSpec) UsedFields() []UsedField {
+	var out []UsedField
 	for _, f := range allOptionalFields {
-		if !f.Default(s) && !f.Portal {
+		if !f.Default(s) && !f.PortalOnly {
 			word, _ := f.Value(s).(string)
-			out = append(out, UsedPart{f.Name, f.Name, f.Type, word})
+			out = append(out, UsedField{f.Name, f.Name, f.Type, word})
 		}
 	}
 	return slices.Concat(out, used("disks", s.Disks, DiskFields), used("nics", s.NICs, NICFields))
 }
 
 // used returns the non-default fields of a list's elements: each once, and choices once per distinct value.
-func used[T any](list string, all []T, fields []Field[T]) (out []UsedPart) {
+func used[T any](list string, all []T, fields []Field[T]) (out []UsedField) {
 	for _, f := range fields {
 		seen := map[string]bool{}
 		for i, v := range all {
@@ -322,7 +322,7 @@ func used[T any](list string, all []T, fields []Field[T]) (out []UsedPart) {
 			}
 			if !f.Default(v) && !seen[word] {
 				seen[word] = true
-				out = append(out, UsedPart{list + "." + f.Name, fmt.Sprintf("%s[%d].%s", list, i, f.Name), f.Type, word})
+				out = append(out, UsedField{list + "." + f.Name, fmt.Sprintf("%s[%d].%s", list, i, f.Name), f.Type, word})
 			}
 		}
 	}
@@ -338,11 +338,11 @@ func (s VMSpec) checkOptionalFields(c *Checks, prefix string) {
 	most := max(s.CPUs, s.CPU.Max)
 	if t := s.CPU; (t.Sockets != 0 || t.Cores != 0 || t.Threads != 0) && within(t.Sockets) && within(t.Cores) && within(t.Threads) {
 		if n := max(t.Sockets, 1) * max(t.Cores, 1) * max(t.Threads, 1); n != most {
-			c.Add(prefix+".cpu.sockets", "Sockets × cores × threads is %d, and the VM has %s.", n, count(most, "vCPU"))
+			c.Add(prefix+".cpu.sockets", "Sockets × cores × threads is %d, and the VM has %s.", n, countOf(most, "vCPU"))
 		}
 	}
 	if n := s.CPU.Max; n > 0 && n < s.CPUs {
-		c.Add(prefix+".cpu.max", "The maximum must be at least the VM's %s.", count(s.CPUs, "vCPU"))
+		c.Add(prefix+".cpu.max", "The maximum must be at least the VM's %s.", countOf(s.CPUs, "vCPU"))
 	}
 	if n := s.Memory.MaxMiB; n > 0 && n < s.MemoryMiB {
 		c.Add(prefix+".memory.maxMiB", "The maximum must be at least the VM's %d MiB.", s.MemoryMiB)

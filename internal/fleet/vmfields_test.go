@@ -210,7 +210,7 @@ func TestOptionalVMFieldsRoundTrip(t *testing.T) {
 	t.Parallel()
 	full := fullSpec()
 	var parsed fleet.VMSpec
-	for _, f := range fleet.Parts() {
+	for _, f := range fleet.OptionalFields() {
 		if f.Default(full) || !f.Default(fleet.VMSpec{}) {
 			t.Errorf("%s: wrong default", f.Name)
 		}
@@ -221,13 +221,13 @@ func TestOptionalVMFieldsRoundTrip(t *testing.T) {
 			t.Errorf("%s: no form input: %+v", f.Name, f.Input)
 		}
 		text, err := json.Marshal(f.Value(full))
-		if err != nil || f.Take(&parsed, text) != nil || f.Take(&parsed, []byte(`{"x":1}`)) == nil {
+		if err != nil || f.Decode(&parsed, text) != nil || f.Decode(&parsed, []byte(`{"x":1}`)) == nil {
 			t.Errorf("%s: value %s is refused, or an invalid one accepted", f.Name, text)
 		}
 		c := full.Diff(fleet.VMSpec{}, true)
 		if !slices.ContainsFunc(c, func(c fleet.Change) bool {
 			at, _, _ := strings.Cut(c.Field, "[")
-			return at == "spec."+f.Name && c.When == f.On && (f.On == fleet.NextBoot || f.On == fleet.Now || f.On == fleet.Never && f.Fixed != "")
+			return at == "spec."+f.Name && c.When == f.TakesEffect && (f.TakesEffect == fleet.WhenNextBoot || f.TakesEffect == fleet.WhenNow || f.TakesEffect == fleet.WhenNever && f.FixedReason != "")
 		}) {
 			t.Errorf("%s: an edit of it is %+v", f.Name, c)
 		}

@@ -117,7 +117,7 @@ var VMLists = []VMField{
 	reservedList("the host and other guests cannot use it, and without an IOMMU it can access all memory",
 		hotPluggable(rows("hostDevices", "host device", SectionDevices, func(s *VMSpec) *[]VMHostDevice { return &s.HostDevices }, element[VMHostDevice]{
 			key: func(d VMHostDevice) string { return d.Device }, definition: func(d VMHostDevice) string { return d.Device },
-			words: func(d VMHostDevice) string { return d.Device }, takesEffect: func(VMHostDevice) When { return Now },
+			words: func(d VMHostDevice) string { return d.Device }, takesEffect: func(VMHostDevice) When { return WhenNow },
 		}, MaxHostDevices, Input{
 			Label: "Host devices", Help: "Passed through to this guest only; the VM cannot migrate. The host's page lists its devices and disks. A USB port means the device that is plugged in there. For a mediated device type (vGPU) the host creates an instance. Choose the host, too.",
 			Rows: []Row{{"device", Input{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
@@ -183,7 +183,7 @@ func medium[S any](name, title string, at func(*S) **Volref, in Input) Field[S] 
 
 // rows builds a list field of a VM: elements of type T with at most maximum entries, each validated by check.
 func rows[T any](name, title string, section Section, at func(*VMSpec) *[]T, e element[T], maximum int, in Input, check func(c *Checks, at string, v T)) VMField {
-	f := list(name, title, NextBoot, at, e)
+	f := list(name, title, WhenNextBoot, at, e)
 	in.Section, in.Kind = section, InputRows
 	for _, r := range e.fields {
 		if r.Input.Label != "" {
@@ -195,7 +195,7 @@ func rows[T any](name, title string, section Section, at func(*VMSpec) *[]T, e e
 	f.check = func(c *Checks, field string, s VMSpec) {
 		all := *at(&s)
 		if len(all) > maximum {
-			c.Add(field, "A VM has at most %s.", count(maximum, title))
+			c.Add(field, "A VM has at most %s.", countOf(maximum, title))
 			return
 		}
 		for i, v := range all {
@@ -246,13 +246,13 @@ func (e element[T]) merged(was, is, want []T) []T {
 
 // hotPluggable marks a list whose elements are hot-plugged and hot-unplugged while the guest runs.
 func hotPluggable(f VMField) VMField {
-	f.On = Now
+	f.TakesEffect = WhenNow
 	return f
 }
 
 // reservedList is reserved for list fields.
 func reservedList(why string, f VMField) VMField {
-	f.Field = reserved(why, f.Field)
+	f.Field = operatorOnly(why, f.Field)
 	return f
 }
 

@@ -13,7 +13,7 @@ var VolumeFormats = []string{"qcow2", "raw"}
 const PartialSuffix = ".partial"
 
 // IsOrBecomes reports whether the file name is that of the volume or of its incomplete file.
-func (v Volref) IsOrBecomes(file string) bool {
+func (v Volref) IsVolumeOrPartialFile(file string) bool {
 	return file == v.Volume || file == v.Volume+PartialSuffix
 }
 
@@ -25,7 +25,7 @@ var ownDisk = regexp.MustCompile(`-[0-9a-f]{12}-[0-9]+\.(qcow2|raw)$`)
 func IsOwnDisk(volume string) bool { return ownDisk.MatchString(volume) }
 
 // VolumeOrder holds the parameters of a volume job; each field names the kinds of jobs that use it.
-type VolumeOrder struct {
+type VolumeParams struct {
 	Format    string `json:"format,omitempty"`    // create: volume format
 	SizeBytes int64  `json:"sizeBytes,omitempty"` // create, grow: virtual size in bytes
 	Full      bool   `json:"full,omitempty"`      // create: allocate all space at once
@@ -50,10 +50,10 @@ type VolumeOrder struct {
 	// TakesBytes is the pool space reserved for the volume while the job runs.
 	TakesBytes int64 `json:"takesBytes,omitempty"`
 	// Transfer is the host's part in a transfer between two hosts: send, which reads Source of SourcePool, or receive.
-	Transfer *TransferOrder `json:"transfer,omitempty"`
+	Transfer *TransferParams `json:"transfer,omitempty"`
 	// Member is, for convert, the disk inside an archive that is the source. Empty: the source itself is the disk.
 	Member string       `json:"member,omitempty"`
-	Export *ExportOrder `json:"export,omitempty"` // export: what to export
+	Export *ExportParams `json:"export,omitempty"` // export: what to export
 	// LeftBy is, for delete, the disk migration that left the volume behind. The task of that job names another volume,
 	// which stays.
 	LeftBy JobID `json:"leftBy,omitempty"`
@@ -63,7 +63,7 @@ type VolumeOrder struct {
 type VolumeInUse struct {
 	Disk      string `json:"disk,omitempty"`      // name of the VM that has the volume as a disk
 	Drive     string `json:"drive,omitempty"`     // name of the VM that has the volume in a drive
-	Making    string `json:"making,omitempty"`    // name of the VM that is being created from the volume
+	CreatedVM    string `json:"making,omitempty"`    // name of the VM that is being created from the volume
 	Published bool   `json:"published,omitempty"` // the volume is a copy of an image of the library
 	Image     string `json:"image,omitempty"`     // name of that image
 }
@@ -85,7 +85,7 @@ const invalidVolumeName = "Choose a volume of the pool: a file name of at most 2
 // IsVolumeName reports whether a volume may have the name: a file directly in the pool's directory, and not hidden
 // like the pool's marker file.
 func IsVolumeName(name string) bool {
-	return name != "" && len(name) <= 255 && name[0] != '.' && !strings.Contains(name, "/") && plain(name)
+	return name != "" && len(name) <= 255 && name[0] != '.' && !strings.Contains(name, "/") && isPlainText(name)
 }
 
 // CheckNewVolume adds an error at field if no new volume may have the name.
@@ -283,8 +283,8 @@ func (v VolumeUse) whyDisk(done string) string {
 
 func (v VolumeUse) whyInUse() string {
 	switch {
-	case v.Making != "":
-		return fmt.Sprintf("The VM %s is being created from the volume. Wait until the creation has ended.", v.Making)
+	case v.CreatedVM != "":
+		return fmt.Sprintf("The VM %s is being created from the volume. Wait until the creation has ended.", v.CreatedVM)
 	case v.Drive != "":
 		return fmt.Sprintf("The VM %s has the volume in a drive. Eject it on the VM's page first.", v.Drive)
 	case v.Published:
@@ -301,7 +301,7 @@ func whyPublished(image string) string {
 }
 
 // Refuse returns an error if a host must not run the job on a volume with these users; nil: it may.
-func (h VolumeInUse) Refuse(kind JobKind) error {
+func (h VolumeInUse) JobError(kind JobKind) error {
 	act := map[JobKind]Action{VolumeGrow: ActGrow, VolumeWipe: ActWipe, VolumeDelete: ActDelete}[kind]
 	if act == "" {
 		return nil

@@ -58,7 +58,7 @@ func TestVolumeActionsRefusedWithReason(t *testing.T) {
 		"a disk":                    {with(func(v *fleet.VolumeUse) { v.Disk = "web" }), map[fleet.Action]string{"rename": "VM web", "grow": "VM's page", "wipe": "VM web", "delete": "VM web"}},
 		"a disk in use":             {with(func(v *fleet.VolumeUse) { v.Disk, v.Busy = "web", "web" }), map[fleet.Action]string{"download": "uses the volume, so a copy would be inconsistent.", "rename": "web", "grow": "web", "clone": "uses the volume, so a copy would be inconsistent.", "wipe": "web", "delete": "web"}},
 		"in a drive":                {with(func(v *fleet.VolumeUse) { v.Drive = "web" }), map[fleet.Action]string{"rename": "in a drive", "grow": "in a drive", "wipe": "in a drive", "delete": "in a drive"}},
-		"source of a new VM":        {with(func(v *fleet.VolumeUse) { v.Making = "web" }), map[fleet.Action]string{"rename": "created from the volume", "grow": "created from the volume", "wipe": "created from the volume", "delete": "created from the volume"}},
+		"source of a new VM":        {with(func(v *fleet.VolumeUse) { v.CreatedVM = "web" }), map[fleet.Action]string{"rename": "created from the volume", "grow": "created from the volume", "wipe": "created from the volume", "delete": "created from the volume"}},
 		"published":                 {with(func(v *fleet.VolumeUse) { v.Published = true }), map[fleet.Action]string{"rename": "Withdraw", "grow": "Withdraw", "wipe": "Withdraw", "delete": "Withdraw"}},
 		"a backing file":            {with(func(v *fleet.VolumeUse) { v.BaseOf = []string{"top"} }), map[fleet.Action]string{"rename": "top", "grow": "top", "wipe": "top", "delete": "top"}},
 		"with a backing file":       {with(func(v *fleet.VolumeUse) { v.Backing = "/v/base" }), map[fleet.Action]string{"download": "Create an image", "grow": "Create an image", "clone": "Create an image", "wipe": "Delete it"}},
@@ -87,13 +87,13 @@ func TestVolumeInUseRefusesDestructiveJobs(t *testing.T) {
 	for kind, held := range map[fleet.JobKind]fleet.VolumeInUse{
 		fleet.VolumeDelete: {Disk: "web"}, fleet.VolumeWipe: {Drive: "web"}, fleet.VolumeGrow: {Published: true},
 	} {
-		if err := held.Refuse(kind); fleet.CodeOf(err) != fleet.Conflict {
+		if err := held.JobError(kind); fleet.CodeOf(err) != fleet.Conflict {
 			t.Errorf("%s of a volume with %+v: %v", kind, held, err)
 		}
-		if err := (fleet.VolumeInUse{}).Refuse(kind); err != nil {
+		if err := (fleet.VolumeInUse{}).JobError(kind); err != nil {
 			t.Errorf("%s of an unused volume: %v", kind, err)
 		}
-		if err := held.Refuse(fleet.VolumeClone); err != nil {
+		if err := held.JobError(fleet.VolumeClone); err != nil {
 			t.Errorf("a copy of a volume with %+v: %v", held, err)
 		}
 	}

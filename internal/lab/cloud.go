@@ -124,7 +124,7 @@ func unpackNamed(ctx context.Context, downloads, root string, names []string) er
 	}
 	if err := download(); err != nil {
 		// A fresh machine has no package lists, and outdated lists name files that the mirrors have removed.
-		if _, uerr := output(ctx, "apt-get", "-q", "update"); uerr != nil {
+		if _, uerr := runOutput(ctx, "apt-get", "-q", "update"); uerr != nil {
 			return fmt.Errorf("%w; and apt's package lists cannot be renewed: %w", err, uerr)
 		}
 		if err := download(); err != nil {
@@ -136,7 +136,7 @@ func unpackNamed(ctx context.Context, downloads, root string, names []string) er
 		return err
 	}
 	for _, deb := range debs {
-		if _, err := output(ctx, "dpkg-deb", "-x", deb, root); err != nil {
+		if _, err := runOutput(ctx, "dpkg-deb", "-x", deb, root); err != nil {
 			return err
 		}
 	}

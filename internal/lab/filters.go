@@ -23,9 +23,9 @@ func isOrphan(word string) bool {
 }
 
 // orphaned reports whether a rule or chain belongs to libvirt and to a missing NIC.
-func (r rule) orphaned() bool {
+func (r firewallRule) orphaned() bool {
 	chain, isRule := r.chain()
-	return isOrphan(chain) || isRule && (isOrphan(r.target()) || isLibvirts(chain) && slices.ContainsFunc(strings.Fields(r.line), isOrphan))
+	return isOrphan(chain) || isRule && (isOrphan(r.target()) || isLibvirtChain(chain) && slices.ContainsFunc(strings.Fields(r.line), isOrphan))
 }
 
 // sweepFilters removes network filter rules of NICs whose guests ended together with their libvirtd. NIC names are
@@ -33,7 +33,7 @@ func (r rule) orphaned() bool {
 // rules of its NICs at the same time, so the result is checked and the removal repeated.
 func sweepFilters(log *slog.Logger) (err error) {
 	for range 5 {
-		var packets, frames []rule
+		var packets, frames []firewallRule
 		for _, r := range append(firewall(log), bridgeFirewall(log)...) {
 			switch {
 			case !r.orphaned():
@@ -46,13 +46,13 @@ func sweepFilters(log *slog.Logger) (err error) {
 		if len(packets)+len(frames) == 0 {
 			return nil
 		}
-		err = errors.Join(remove(packets), removeFrames(frames))
+		err = errors.Join(removeRules(packets), removeFrames(frames))
 	}
 	return err
 }
 
 // removeFrames removes rules and chains of ebtables, one by one: ebtables has no safe way to remove many at once.
-func removeFrames(rules []rule) error {
+func removeFrames(rules []firewallRule) error {
 	var errs []error
 	for _, chains := range []bool{false, true} {
 		for _, r := range rules {
@@ -71,7 +71,7 @@ func removeFrames(rules []rule) error {
 }
 
 // bridgeFirewall lists the machine's rules for bridges, which libvirt creates with ebtables.
-func bridgeFirewall(log *slog.Logger) (rules []rule) {
+func bridgeFirewall(log *slog.Logger) (rules []firewallRule) {
 	cmd := exec.Command(program("ebtables-save"))
 	cmd.Env = environment(nil)
 	out, err := cmd.Output()

@@ -13,7 +13,7 @@ import (
 )
 
 // rule is one line of iptables-save: a rule ("-A CHAIN …") or a chain (":CHAIN …").
-type rule struct {
+type firewallRule struct {
 	tool  string // iptables, ip6tables or ebtables
 	table string
 	line  string
@@ -21,7 +21,7 @@ type rule struct {
 
 // firewall lists the machine's rules and chains. A firewall that cannot be read is logged and counts as empty: libvirt
 // could not have changed it either.
-func firewall(log *slog.Logger) (rules []rule) {
+func firewall(log *slog.Logger) (rules []firewallRule) {
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		cmd := exec.Command(program(tool + "-save"))
 		cmd.Env = environment(nil)
@@ -36,7 +36,7 @@ func firewall(log *slog.Logger) (rules []rule) {
 }
 
 // linesOf parses the rules and chains in the output of a save command.
-func linesOf(tool, output string) (rules []rule) {
+func linesOf(tool, output string) (rules []firewallRule) {
 	table := ""
 	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)
@@ -44,14 +44,14 @@ func linesOf(tool, output string) (rules []rule) {
 		case strings.HasPrefix(line, "*"):
 			table = line[1:]
 		case strings.HasPrefix(line, "-A") || strings.HasPrefix(line, ":"):
-			rules = append(rules, rule{tool, table, line})
+			rules = append(rules, firewallRule{tool, table, line})
 		}
 	}
 	return rules
 }
 
 // chain returns the chain that the line belongs to, and whether the line is a rule in it.
-func (r rule) chain() (name string, isRule bool) {
+func (r firewallRule) chain() (name string, isRule bool) {
 	words := strings.Fields(r.line)
 	if words[0] == "-A" {
 		return words[1], true
@@ -60,7 +60,7 @@ func (r rule) chain() (name string, isRule bool) {
 }
 
 // target returns the chain that the rule jumps or goes to, or "".
-func (r rule) target() string {
+func (r firewallRule) target() string {
 	words := strings.Fields(r.line)
 	for _, jump := range []string{"-j", "-g"} {
 		if i := slices.Index(words, jump); i >= 0 && i+1 < len(words) {
@@ -71,7 +71,7 @@ func (r rule) target() string {
 }
 
 // remove removes rules and then chains. In each table it removes all or nothing.
-func remove(rules []rule) error {
+func removeRules(rules []firewallRule) error {
 	type table struct{ tool, name string }
 	var order []table
 	script := map[table]string{}
@@ -106,7 +106,7 @@ func remove(rules []rule) error {
 
 // isLibvirts reports whether a chain is one that every libvirtd creates for its first network or network filter, and
 // that none removes.
-func isLibvirts(chain string) bool {
+func isLibvirtChain(chain string) bool {
 	return strings.HasPrefix(chain, "LIBVIRT_") || slices.Contains([]string{"libvirt-in", "libvirt-out", "libvirt-in-post", "libvirt-host-in"}, chain)
 }
 
@@ -125,7 +125,7 @@ func recordMachine(log *slog.Logger) error {
 		}
 	}
 	for _, r := range firewall(log) {
-		if chain, _ := r.chain(); isLibvirts(chain) {
+		if chain, _ := r.chain(); isLibvirtChain(chain) {
 			return nil
 		}
 	}
@@ -138,18 +138,18 @@ func restoreMachine(log *slog.Logger) error {
 	if !exists(hadNoChains) {
 		return nil
 	}
-	var libvirts []rule
+	var libvirts []firewallRule
 	for _, r := range firewall(log) {
 		chain, isRule := r.chain()
-		ours := isLibvirts(chain)
+		ours := isLibvirtChain(chain)
 		if ours && isRule {
 			return nil
 		}
-		if ours || isLibvirts(r.target()) {
+		if ours || isLibvirtChain(r.target()) {
 			libvirts = append(libvirts, r)
 		}
 	}
-	err := remove(libvirts)
+	err := removeRules(libvirts)
 	if forwarding, rerr := os.ReadFile(wasForwarding); rerr == nil {
 		err = errors.Join(err, os.WriteFile(forwardingPath, forwarding, 0o644))
 	}

@@ -22,7 +22,7 @@ import (
 var guestFiles embed.FS
 
 // recipe is the version of the build; raise it when the build changes but its files do not.
-const recipe = "2"
+const recipeVersion = "2"
 
 // guestDiskSize leaves free space behind the boot image, and is a round size to show on pages.
 const guestDiskSize = "64M"
@@ -88,7 +88,7 @@ func guestFilesIn(dir string) GuestFiles {
 // guestKey returns the name of the cache entry, a hash of everything that Quantix puts into the guest.
 func guestKey() (string, error) {
 	sum := sha256.New()
-	fmt.Fprintln(sum, recipe, guestPackages, guestModules, storageModules)
+	fmt.Fprintln(sum, recipeVersion, guestPackages, guestModules, storageModules)
 	err := fs.WalkDir(guestFiles, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -140,15 +140,15 @@ func buildGuest(ctx context.Context, work string) error {
 		}
 	}
 	// An isohybrid image boots both as a CD-ROM and as a disk.
-	if _, err := output(ctx, "xorriso", "-as", "mkisofs", "-quiet", "-o", images.ISO, "-V", "QUANTIX_GUEST", "-r",
+	if _, err := runOutput(ctx, "xorriso", "-as", "mkisofs", "-quiet", "-o", images.ISO, "-V", "QUANTIX_GUEST", "-r",
 		"-isohybrid-mbr", filepath.Join(root, "usr/lib/ISOLINUX/isohdpfx.bin"), "-c", "boot.cat", "-b", "isolinux.bin",
 		"-no-emul-boot", "-boot-load-size", "4", "-boot-info-table", iso); err != nil {
 		return err
 	}
-	if _, err := output(ctx, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", "-o", "compat=1.1", images.ISO, images.Disk); err != nil {
+	if _, err := runOutput(ctx, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", "-o", "compat=1.1", images.ISO, images.Disk); err != nil {
 		return err
 	}
-	_, err = output(ctx, "qemu-img", "resize", "-q", "-f", "qcow2", images.Disk, guestDiskSize)
+	_, err = runOutput(ctx, "qemu-img", "resize", "-q", "-f", "qcow2", images.Disk, guestDiskSize)
 	return err
 }
 
@@ -173,7 +173,7 @@ func copyFile(from, to string) error {
 }
 
 // output runs a program of the machine and returns its output. An error contains the program's error text.
-func output(ctx context.Context, name string, args ...string) (string, error) {
+func runOutput(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program(name), args...)
 	cmd.Env = environment([]string{"LC_ALL=C"})
 	var errOut strings.Builder

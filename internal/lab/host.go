@@ -76,7 +76,7 @@ func (h *Host) start(ctx context.Context) error {
 		return err
 	}
 	if h.opts.Switch != nil {
-		if err := h.plugIntoSwitch(ctx); err != nil {
+		if err := h.connectToSwitch(ctx); err != nil {
 			return fmt.Errorf("connect the host to its switch: %w", err)
 		}
 	}

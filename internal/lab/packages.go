@@ -30,7 +30,7 @@ func unpackPackages(ctx context.Context, work, root string) error {
 	}
 	if err := downloadPackages(ctx, downloads); err != nil {
 		// A fresh machine has no package lists, and outdated lists name files that the mirrors have removed.
-		if _, uerr := output(ctx, "apt-get", "-q", "update"); uerr != nil {
+		if _, uerr := runOutput(ctx, "apt-get", "-q", "update"); uerr != nil {
 			return fmt.Errorf("%w; and apt's package lists cannot be renewed: %w", err, uerr)
 		}
 		if err := downloadPackages(ctx, downloads); err != nil {
@@ -42,7 +42,7 @@ func unpackPackages(ctx context.Context, work, root string) error {
 		return err
 	}
 	for _, deb := range debs {
-		if _, err := output(ctx, "dpkg-deb", "-x", deb, root); err != nil {
+		if _, err := runOutput(ctx, "dpkg-deb", "-x", deb, root); err != nil {
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ func resolvePackages(ctx context.Context) ([]string, error) {
 
 // dependencies lists the real packages that the named packages depend on.
 func dependencies(ctx context.Context, names ...string) ([]string, error) {
-	out, err := output(ctx, "apt-cache", append([]string{"depends", "--important"}, names...)...)
+	out, err := runOutput(ctx, "apt-cache", append([]string{"depends", "--important"}, names...)...)
 	if err != nil {
 		return nil, err
 	}

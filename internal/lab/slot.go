@@ -76,7 +76,7 @@ func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*sl
 	if err := refuseSecondHost(dir); err != nil {
 		return nil, err
 	}
-	if running() == 0 {
+	if countHosts() == 0 {
 		if err := recordMachine(log); err != nil {
 			return nil, err
 		}
@@ -131,7 +131,7 @@ func (s *slot) release(dir string, log *slog.Logger) error {
 	if rerr := os.Remove(s.path()); err == nil {
 		err = rerr
 	}
-	if running() == 0 {
+	if countHosts() == 0 {
 		err = errors.Join(err, restoreMachine(log), os.RemoveAll(slotDir))
 	}
 	return err
@@ -140,7 +140,7 @@ func (s *slot) release(dir string, log *slog.Logger) error {
 func (s *slot) path() string { return filepath.Join(slotDir, "host-"+strconv.Itoa(s.number)) }
 
 // running counts the machine's lab hosts, including dead hosts not swept yet.
-func running() int {
+func countHosts() int {
 	files, _ := filepath.Glob(filepath.Join(slotDir, "host-*")) // Glob fails only for a malformed pattern
 	return len(files)
 }

@@ -25,14 +25,14 @@ func (s *slot) sweep(bridges []string, log *slog.Logger) error {
 			errs = append(errs, run("ip", "link", "delete", b))
 		}
 	}
-	var mine []rule
+	var mine []firewallRule
 	for _, r := range firewall(log) {
 		matches := func(word string) bool { return slices.Contains(bridges, word) || strings.HasPrefix(word, s.subnet()) }
 		if _, isRule := r.chain(); isRule && slices.ContainsFunc(strings.Fields(r.line), matches) {
 			mine = append(mine, r)
 		}
 	}
-	return errors.Join(append(errs, remove(mine), removeCgroups(s.cgroup()))...)
+	return errors.Join(append(errs, removeRules(mine), removeCgroups(s.cgroup()))...)
 }
 
 // remainingNetworks returns the bridges of networks that were still active when the libvirtd of the host in dir ended.

@@ -87,7 +87,7 @@ func (s *Switch) Subnet() string { return fmt.Sprintf("10.213.%d.0/24", s.number
 
 // plugIntoSwitch gives the host two devices on the switch: eth0 with an address and the default route, and eth1 without
 // an address.
-func (h *Host) plugIntoSwitch(ctx context.Context) error {
+func (h *Host) connectToSwitch(ctx context.Context) error {
 	s, pid := h.opts.Switch, strconv.Itoa(h.supervisor.Process.Pid)
 	for i, nic := range []string{"eth0", "eth1"} {
 		outer := fmt.Sprintf("qxh%d%c", h.slot.number, 'a'+i)

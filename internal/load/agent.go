@@ -74,7 +74,7 @@ func (a *agent) serve(ctx context.Context) error {
 				if err == nil {
 					break
 				}
-				a.fault(ctx, "hello", err)
+				a.countFailure(ctx, "hello", err)
 				pause(ctx, wait/2+mathrand.N(wait/2))
 			}
 		}
@@ -132,11 +132,11 @@ func (a *agent) claims(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case sessionEnded(err):
-			a.fault(ctx, "claim", err)
+			a.countFailure(ctx, "claim", err)
 			return
 		case err != nil || len(got.Jobs) == 0 && time.Since(began) < time.Second:
 			if err != nil {
-				a.fault(ctx, "claim", err)
+				a.countFailure(ctx, "claim", err)
 			}
 			pause(ctx, wait/2+mathrand.N(wait/2))
 			wait = min(2*wait, maxRetry)
@@ -151,21 +151,21 @@ func (a *agent) claims(ctx context.Context) {
 }
 
 func (a *agent) work(ctx context.Context, w wire.Work) {
-	out := a.host.do(w)
+	out := a.host.runJob(w)
 	out.Seq = a.seq.Add(1)
 	began := time.Now()
 	_, err := a.client.Finish(ctx, w.ID, out)
 	if err != nil {
-		a.fault(ctx, "finish", err)
+		a.countFailure(ctx, "finish", err)
 	} else {
 		a.run.finishes.add(time.Since(began))
 		a.run.jobs.Add(1)
 	}
-	a.poke(ctx, true)
+	a.scheduleReport(ctx, true)
 }
 
 // poke schedules a report soon. Several pokes cause one report.
-func (a *agent) poke(ctx context.Context, full bool) {
+func (a *agent) scheduleReport(ctx context.Context, full bool) {
 	a.requestFull(full)
 	a.flagsMu.Lock()
 	defer a.flagsMu.Unlock()
@@ -187,7 +187,7 @@ func (a *agent) poke(ctx context.Context, full bool) {
 func (a *agent) report(ctx context.Context, periodic bool) error {
 	a.reportMu.Lock()
 	defer a.reportMu.Unlock()
-	out := wire.Report{Seq: a.seq.Add(1), LookedAgoMs: 1}
+	out := wire.Report{Seq: a.seq.Add(1), StateAgeMs: 1}
 	known := a.sentDigest
 	if a.consumeFull() {
 		known = ""
@@ -201,7 +201,7 @@ func (a *agent) report(ctx context.Context, periodic bool) error {
 	answer, err := a.client.Report(ctx, out)
 	if err != nil {
 		a.requestFull(out.State != nil)
-		a.fault(ctx, "report", err)
+		a.countFailure(ctx, "report", err)
 		return err
 	}
 	c := &a.run.counts
@@ -216,7 +216,7 @@ func (a *agent) report(ctx context.Context, periodic bool) error {
 		c.resends.Add(1)
 	}
 	if a.host.applyAnswer(answer) || answer.Resend {
-		a.poke(ctx, answer.Resend)
+		a.scheduleReport(ctx, answer.Resend)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (a *agent) consumeFull() (full bool) {
 }
 
 // fault counts a failure, unless the run is ending.
-func (a *agent) fault(ctx context.Context, what string, err error) {
+func (a *agent) countFailure(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
 		a.run.fault(what, err)
 	}

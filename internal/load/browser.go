@@ -141,7 +141,7 @@ type pageKind struct {
 // pageKinds returns the pages that simulated people open in turn.
 func (r *run) pageKinds(pools []fleet.PoolID) []pageKind {
 	fixed := func(path string) func() string { return func() string { return path } }
-	of := func(n fleet.ResourceType, id string) string { return n.Is().At(id) }
+	of := func(n fleet.ResourceType, id string) string { return n.Info().PagePath(id) }
 	all := []pageKind{
 		{"VM list", fixed("/vms")},
 		{"VM list, filtered", fixed("/vms?filter=phase%3Arunning&sort=-name")},

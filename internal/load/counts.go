@@ -25,23 +25,23 @@ func (h *histogram) add(d time.Duration) {
 }
 
 // sums holds the buckets of a histogram at one moment.
-type sums [buckets]int64
+type bucketCounts [buckets]int64
 
-func (h *histogram) now() (t sums) {
+func (h *histogram) now() (t bucketCounts) {
 	for i := range t {
 		t[i] = h.n[i].Load()
 	}
 	return t
 }
 
-func (t sums) since(before sums) sums {
+func (t bucketCounts) since(before bucketCounts) bucketCounts {
 	for i := range t {
 		t[i] -= before[i]
 	}
 	return t
 }
 
-func (t sums) count() (n int64) {
+func (t bucketCounts) count() (n int64) {
 	for _, c := range t {
 		n += c
 	}
@@ -49,7 +49,7 @@ func (t sums) count() (n int64) {
 }
 
 // quantile returns the p-quantile, accurate to 9 %: the upper edge of its bucket. It is 0 if nothing was counted.
-func (t sums) quantile(p float64) time.Duration {
+func (t bucketCounts) quantile(p float64) time.Duration {
 	left := int64(math.Ceil(float64(t.count()) * p))
 	for i, c := range t {
 		if left -= c; left <= 0 && c > 0 {
@@ -86,14 +86,14 @@ func (c *counts) page(kind string) *histogram {
 }
 
 // faults counts failures by operation and keeps the first error text of each.
-type faults struct {
+type failureCounts struct {
 	lock  sync.Mutex
 	all   int64
 	kinds map[string]int64
 	texts map[string]string
 }
 
-func (f *faults) fault(what string, err error) {
+func (f *failureCounts) fault(what string, err error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if f.kinds == nil {
@@ -106,7 +106,7 @@ func (f *faults) fault(what string, err error) {
 }
 
 // reset clears all counts.
-func (f *faults) reset() {
+func (f *failureCounts) reset() {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.all, f.kinds, f.texts = 0, nil, nil

@@ -22,7 +22,7 @@ import (
 )
 
 // created lists what a run has created in the portal.
-type created struct {
+type createdObjects struct {
 	project fleet.ProjectID
 	hosts   []fleet.HostID
 	pools   []fleet.PoolID
@@ -38,7 +38,7 @@ func (r *run) settleLimit() time.Duration {
 // createFleet creates the fleet, or adopts the hosts that have joined before.
 func (r *run) createFleet(ctx, life context.Context) error {
 	if len(r.o.Joined) > 0 {
-		return r.adopt(ctx, life)
+		return r.serveJoined(ctx, life)
 	}
 	began := time.Now()
 	if err := r.joinHosts(ctx, life); err != nil {
@@ -71,12 +71,12 @@ func (r *run) joinHosts(ctx, life context.Context) error {
 		return err
 	}
 	var trusted sync.Map // CA certificate in PEM -> *x509.CertPool, shared by all hosts
-	return each(ctx, r.o.Hosts, joinConcurrency, func(ctx context.Context, i int) error {
+	return forEach(ctx, r.o.Hosts, joinConcurrency, func(ctx context.Context, i int) error {
 		token, err := r.api.CreateJoinToken(ctx, "")
 		if err != nil {
 			return err
 		}
-		address := r.agentsAt(token)
+		address := r.agentURL(token)
 		answer, err := wire.Join(ctx, address, token.Secret, wire.JoinRequest{
 			Name: fmt.Sprintf("%s-h%05d", r.name, i+1), HostUUID: fleet.NewID[string](), CSR: request,
 		})
@@ -108,7 +108,7 @@ func (r *run) joinHosts(ctx, life context.Context) error {
 }
 
 // agentsAt returns the URL of the agent listener: the configured one, or the one in the join token's command.
-func (r *run) agentsAt(token fleet.JoinToken) string {
+func (r *run) agentURL(token fleet.JoinToken) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.o.Agents == "" {
@@ -148,7 +148,7 @@ func (r *run) createPools(ctx context.Context) error {
 		if r.o.Database != "" {
 			continue
 		}
-		err = each(ctx, len(others), apiConcurrency, func(ctx context.Context, i int) error {
+		err = forEach(ctx, len(others), apiConcurrency, func(ctx context.Context, i int) error {
 			_, err := r.api.AssignPool(ctx, p.ID, others[i])
 			return err
 		})
@@ -183,7 +183,7 @@ func (r *run) createVMs(ctx context.Context) error {
 	if r.o.Database != "" {
 		return r.seed(ctx)
 	}
-	return each(ctx, r.o.VMs, apiConcurrency, func(ctx context.Context, i int) error {
+	return forEach(ctx, r.o.VMs, apiConcurrency, func(ctx context.Context, i int) error {
 		in := client.NewVM{
 			ProjectID: project.ID, Name: fmt.Sprintf("%s-%06d", r.name, i+1), HostID: r.created.hosts[i%len(r.created.hosts)], Labels: labelsOf(i), Start: true,
 			Spec: fleet.VMSpec{CPUs: 1 + i%8, MemoryMiB: 512 * (1 + i%16), NICs: []fleet.NIC{{Network: "default"}}},
@@ -206,7 +206,7 @@ func labelsOf(i int) map[string]string {
 }
 
 // adopt serves hosts that have joined before the run.
-func (r *run) adopt(ctx, life context.Context) error {
+func (r *run) serveJoined(ctx, life context.Context) error {
 	began := time.Now()
 	for _, h := range r.o.Joined {
 		if _, err := r.newAgent(h); err != nil {
@@ -216,7 +216,7 @@ func (r *run) adopt(ctx, life context.Context) error {
 	if err := r.loadVMs(ctx); err != nil {
 		return err
 	}
-	err := each(ctx, len(r.agents), joinConcurrency, func(_ context.Context, i int) error { return r.agents[i].serve(life) })
+	err := forEach(ctx, len(r.agents), joinConcurrency, func(_ context.Context, i int) error { return r.agents[i].serve(life) })
 	r.progress("%d hosts with %d VMs have reported in %s", len(r.agents), r.running(), since(began))
 	return err
 }
@@ -269,7 +269,7 @@ func (r *run) cleanUp(ctx context.Context, end func()) error {
 			errs = append(errs, fmt.Errorf("%s of %s stays: %w", what, r.name, err))
 		}
 	}
-	note("a user", each(ctx, len(m.users), 1, func(ctx context.Context, i int) error { return ignoreNotFound(r.api.DeleteUser(ctx, m.users[i])) }))
+	note("a user", forEach(ctx, len(m.users), 1, func(ctx context.Context, i int) error { return ignoreNotFound(r.api.DeleteUser(ctx, m.users[i])) }))
 	if m.vms {
 		note("a VM", r.deleteVMs(ctx, m))
 	}
@@ -286,7 +286,7 @@ func (r *run) cleanUp(ctx context.Context, end func()) error {
 		return true, nil
 	}))
 	end()
-	note("a host", each(ctx, len(m.hosts), joinConcurrency, func(ctx context.Context, i int) error { return ignoreNotFound(r.api.DeleteHost(ctx, m.hosts[i])) }))
+	note("a host", forEach(ctx, len(m.hosts), joinConcurrency, func(ctx context.Context, i int) error { return ignoreNotFound(r.api.DeleteHost(ctx, m.hosts[i])) }))
 	if m.project != "" {
 		note("the project", ignoreNotFound(r.api.DeleteProject(ctx, m.project)))
 	}
@@ -297,7 +297,7 @@ func (r *run) cleanUp(ctx context.Context, end func()) error {
 }
 
 // deleteVMs deletes the VMs, and waits until the portal no longer lists them.
-func (r *run) deleteVMs(ctx context.Context, m created) error {
+func (r *run) deleteVMs(ctx context.Context, m createdObjects) error {
 	if r.o.Database != "" {
 		return r.deleteSeeded(ctx)
 	}
@@ -307,7 +307,7 @@ func (r *run) deleteVMs(ctx context.Context, m created) error {
 		if err != nil {
 			return err
 		}
-		err = each(ctx, len(page.Items), apiConcurrency, func(ctx context.Context, i int) error {
+		err = forEach(ctx, len(page.Items), apiConcurrency, func(ctx context.Context, i int) error {
 			_, err := r.api.DeleteVM(ctx, page.Items[i].ID, false, "")
 			return ignoreNotFound(err)
 		})

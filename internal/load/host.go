@@ -64,7 +64,7 @@ func (h *host) guestOf(vm fleet.VM) *guest {
 }
 
 // do carries out a job and returns its result.
-func (h *host) do(w wire.Work) wire.Finish {
+func (h *host) runJob(w wire.Work) wire.Finish {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Outcome: wire.Done}
@@ -103,7 +103,7 @@ func (g *guest) apply(w wire.Work) {
 	s, spec := &g.report.Status, w.VM.Spec
 	g.report.Generation, g.mark = max(w.Generation, g.report.Generation), cmp.Or(w.Mark, g.mark)
 	s.CPUs, s.MemoryMiB = spec.CPUs, spec.MemoryMiB
-	if to := w.Kind.Is().Power; to != "" {
+	if to := w.Kind.Info().Power; to != "" {
 		s.Power = to
 	}
 	s.Disks = make([]fleet.DiskState, len(spec.Disks))
@@ -216,7 +216,7 @@ func (h *host) status() fleet.HostStatus {
 		CPU: fleet.CPU{Model: "simulated", Vendor: "load", Sockets: 2, Cores: 64, Threads: 128}, MemoryBytes: 8 << 40,
 		NICs:         []fleet.HostNIC{{Name: "eth0", Kind: "physical", Up: true, SpeedMbps: 25000, MTU: 1500}},
 		Disks:        []fleet.HostDisk{{Name: "nvme0n1", Kind: "nvme", SizeBytes: 4 << 40}},
-		Accelerators: []string{"kvm"}, Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI}, VMFields: fleet.PartNames(),
+		Accelerators: []string{"kvm"}, Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI}, VMFields: fleet.OptionalFieldNames(),
 	}}
 }
 

@@ -73,14 +73,14 @@ type run struct {
 	name  string // prefix of all names that the run creates
 	api   *client.Client
 	plain *http.Transport // connections of the API client; tabs and people have their own
-	faults
+	failureCounts
 	counts
 
 	mu      sync.Mutex
 	agents  []*agent
 	byHost  map[fleet.HostID]*agent
 	parked  sync.WaitGroup
-	created created
+	created createdObjects
 }
 
 // Run puts load on the portal and returns the figures. It cleans up also after an error and when ctx ends.
@@ -148,7 +148,7 @@ func (r *run) progress(format string, args ...any) {
 }
 
 // each calls do for the numbers below n, at most atOnce at a time. It stops at the first error and returns it.
-func each(ctx context.Context, n, atOnce int, do func(context.Context, int) error) error {
+func forEach(ctx context.Context, n, atOnce int, do func(context.Context, int) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	next := make(chan int)

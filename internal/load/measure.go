@@ -29,9 +29,9 @@ type Figures struct {
 	PagesOf     map[string]Timing `json:"pagesOf"`
 	Refreshes   Timing            `json:"refreshes"` // refreshes of the tabs' live parts
 	Follows     Timing            `json:"follows"`   // time from an event to the refreshed part
-	Portal      *Use              `json:"portal,omitempty"`
-	Postgres    *Use              `json:"postgres,omitempty"`
-	Load        *Use              `json:"load,omitempty"` // this program itself
+	Portal      *ProcessUsage              `json:"portal,omitempty"`
+	Postgres    *ProcessUsage              `json:"postgres,omitempty"`
+	Load        *ProcessUsage              `json:"load,omitempty"` // this program itself
 	Errors      int64             `json:"errors"`
 	Faults      map[string]Fault  `json:"faults,omitempty"`
 	Sampled     int               `json:"sampled"` // VMs compared with the API at the end
@@ -53,7 +53,7 @@ type Fault struct {
 	Said string `json:"said"`
 }
 
-func timed(t sums, over time.Duration) Timing {
+func timingOf(t bucketCounts, over time.Duration) Timing {
 	ms := func(p float64) float64 { return float64(t.quantile(p).Microseconds()) / 1000 }
 	return Timing{N: t.count(), Rate: float64(t.count()) / over.Seconds(), P50: ms(.5), P99: ms(.99), P100: ms(1)}
 }
@@ -68,34 +68,34 @@ func (t Timing) String() string {
 // snapshot holds all counters at one moment.
 type snapshot struct {
 	at                                                 time.Time
-	beats, reports, finishes, opened, refreshes, waits sums
+	beats, reports, finishes, opened, refreshes, waits bucketCounts
 	claims, changed, sent, resends, helloes            int64
-	pages                                              map[string]sums
-	portal, postgres, own                              use
+	pages                                              map[string]bucketCounts
+	portal, postgres, own                              cpuAndMemory
 }
 
 func (r *run) snapshot() snapshot {
 	s := snapshot{
 		at: time.Now(), beats: r.beats.now(), reports: r.reports.now(), finishes: r.finishes.now(), opened: r.opened.now(), refreshes: r.refreshes.now(), waits: r.waits.now(),
 		claims: r.claims.Load(), changed: r.changed.Load(), sent: r.sent.Load(), resends: r.resends.Load(), helloes: r.helloes.Load(),
-		pages: map[string]sums{}, portal: r.o.Portals.use(), postgres: r.o.Postgres.use(), own: thisProcess().use(),
+		pages: map[string]bucketCounts{}, portal: r.o.Portals.use(), postgres: r.o.Postgres.use(), own: thisProcess().use(),
 	}
 	r.pages.Range(func(kind, h any) bool { s.pages[kind.(string)] = h.(*histogram).now(); return true })
 	return s
 }
 
 // between returns the figures between two snapshots.
-func (r *run) between(a, b snapshot) Figures {
+func (r *run) figuresBetween(a, b snapshot) Figures {
 	over := b.at.Sub(a.at)
 	f := Figures{
-		Seconds: over.Seconds(), Hosts: len(r.agents), VMs: r.running(), Tabs: int(r.streams.Load()), Beats: timed(b.beats.since(a.beats), over), FullReports: timed(b.reports.since(a.reports), over),
-		Claims: b.claims - a.claims, Jobs: timed(b.finishes.since(a.finishes), over), Changed: b.changed - a.changed, Sent: b.sent - a.sent,
-		Resends: b.resends - a.resends, Sessions: b.helloes - a.helloes, Pages: timed(b.opened.since(a.opened), over), PagesOf: map[string]Timing{},
-		Refreshes: timed(b.refreshes.since(a.refreshes), over), Follows: timed(b.waits.since(a.waits), over),
+		Seconds: over.Seconds(), Hosts: len(r.agents), VMs: r.running(), Tabs: int(r.streams.Load()), Beats: timingOf(b.beats.since(a.beats), over), FullReports: timingOf(b.reports.since(a.reports), over),
+		Claims: b.claims - a.claims, Jobs: timingOf(b.finishes.since(a.finishes), over), Changed: b.changed - a.changed, Sent: b.sent - a.sent,
+		Resends: b.resends - a.resends, Sessions: b.helloes - a.helloes, Pages: timingOf(b.opened.since(a.opened), over), PagesOf: map[string]Timing{},
+		Refreshes: timingOf(b.refreshes.since(a.refreshes), over), Follows: timingOf(b.waits.since(a.waits), over),
 		Portal: b.portal.since(a.portal, over), Postgres: b.postgres.since(a.postgres, over), Load: b.own.since(a.own, over),
 	}
 	for kind, t := range b.pages {
-		f.PagesOf[kind] = timed(t.since(a.pages[kind]), over)
+		f.PagesOf[kind] = timingOf(t.since(a.pages[kind]), over)
 	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -123,7 +123,7 @@ func (r *run) measure(ctx context.Context) (Figures, error) {
 	if err := r.startPeople(ctx, active); err != nil {
 		return Figures{}, fmt.Errorf("sign people in: %w", err)
 	}
-	r.parked.Go(func() { r.changes(active) })
+	r.parked.Go(func() { r.changeVMs(active) })
 	r.reset()
 	first := r.snapshot()
 	end := first.at.Add(r.o.For)
@@ -135,10 +135,10 @@ func (r *run) measure(ctx context.Context) (Figures, error) {
 		if !now.at.Before(end) {
 			break
 		}
-		r.printProgress(r.between(last, now))
+		r.printProgress(r.figuresBetween(last, now))
 		last = now
 	}
-	f := r.between(first, r.snapshot())
+	f := r.figuresBetween(first, r.snapshot())
 	stop()
 	if ctx.Err() != nil {
 		return f, ctx.Err()
@@ -159,7 +159,7 @@ func (r *run) startPeople(ctx, active context.Context) error {
 	pageKinds := r.pageKinds(pools)
 	began := time.Now()
 	readers := (r.o.Tabs + tabsEach - 1) / tabsEach
-	err = each(ctx, r.o.People+readers, 2, func(ctx context.Context, i int) error {
+	err = forEach(ctx, r.o.People+readers, 2, func(ctx context.Context, i int) error {
 		b, err := r.signIn(ctx, i)
 		if err != nil {
 			return err
@@ -191,7 +191,7 @@ func (r *run) startPeople(ctx, active context.Context) error {
 }
 
 // changes changes VMs at the configured rate.
-func (r *run) changes(ctx context.Context) {
+func (r *run) changeVMs(ctx context.Context) {
 	if r.o.Change <= 0 {
 		return
 	}
@@ -207,7 +207,7 @@ func (r *run) changes(ctx context.Context) {
 		for due += r.o.Change * step.Seconds(); due >= 1; due-- {
 			if a := r.anyAgent(); a.host.change() {
 				r.changed.Add(1)
-				a.poke(ctx, false)
+				a.scheduleReport(ctx, false)
 			}
 		}
 	}
@@ -270,7 +270,7 @@ func (r *run) printProgress(f Figures) {
 	add("jobs", f.Jobs)
 	add("pages", f.Pages)
 	add("refreshes", f.Refreshes)
-	for name, u := range map[string]*Use{"portal": f.Portal, "PostgreSQL": f.Postgres} {
+	for name, u := range map[string]*ProcessUsage{"portal": f.Portal, "PostgreSQL": f.Postgres} {
 		if u != nil {
 			line = append(line, name+" "+u.String())
 		}
@@ -302,10 +302,10 @@ func (f Figures) Table() string {
 	row("From a change to the tab that shows it", f.Follows.String())
 	for _, u := range []struct {
 		name string
-		*Use
+		*ProcessUsage
 	}{{"Portal", f.Portal}, {"PostgreSQL", f.Postgres}, {"This program", f.Load}} {
-		if u.Use != nil {
-			row(u.name, u.Use.String())
+		if u.ProcessUsage != nil {
+			row(u.name, u.ProcessUsage.String())
 		}
 	}
 	row("Sessions opened anew; reports asked for again", fmt.Sprintf("%d; %d", f.Sessions, f.Resends))

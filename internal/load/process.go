@@ -47,21 +47,21 @@ func PostgresOf(portal int) int {
 }
 
 // use holds the CPU time and memory that processes have used so far.
-type use struct {
+type cpuAndMemory struct {
 	known bool
 	cpu   time.Duration
 	bytes int64
 }
 
 // Use is the resource usage of processes: CPU in cores, and memory.
-type Use struct {
+type ProcessUsage struct {
 	Cores float64 `json:"cores"`
 	RSS   int64   `json:"rss"` // bytes at the end; memory shared by several processes counts once
 }
 
-func (u Use) String() string { return fmt.Sprintf("%.2f core, %d MB", u.Cores, u.RSS>>20) }
+func (u ProcessUsage) String() string { return fmt.Sprintf("%.2f core, %d MB", u.Cores, u.RSS>>20) }
 
-func (p Processes) use() (u use) {
+func (p Processes) use() (u cpuAndMemory) {
 	if p == nil {
 		return u
 	}
@@ -85,11 +85,11 @@ func (p Processes) use() (u use) {
 	return u
 }
 
-func (u use) since(before use, over time.Duration) *Use {
+func (u cpuAndMemory) since(before cpuAndMemory, over time.Duration) *ProcessUsage {
 	if !u.known || over <= 0 {
 		return nil
 	}
-	return &Use{Cores: max(0, (u.cpu-before.cpu).Seconds()/over.Seconds()), RSS: u.bytes}
+	return &ProcessUsage{Cores: max(0, (u.cpu-before.cpu).Seconds()/over.Seconds()), RSS: u.bytes}
 }
 
 type stat struct {

@@ -135,13 +135,13 @@ func (t *tab) stream(ctx context.Context, path string) error {
 		}
 		silence.Reset(idleLimit)
 		if key, ok := strings.CutPrefix(line, "event: "); ok {
-			t.poke(strings.TrimSpace(key))
+			t.scheduleRefresh(strings.TrimSpace(key))
 		}
 	}
 }
 
 // poke schedules a refresh of the parts that follow the key: at once, or when their gap is over.
-func (t *tab) poke(key string) {
+func (t *tab) scheduleRefresh(key string) {
 	now := time.Now()
 	t.mu.Lock()
 	for _, p := range t.parts {
@@ -163,7 +163,7 @@ func (t *tab) poke(key string) {
 }
 
 // next returns the part with the earliest scheduled refresh, and its time.
-func (t *tab) next() (first *part, due time.Time) {
+func (t *tab) nextRefresh() (first *part, due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range t.parts {
@@ -179,7 +179,7 @@ func (t *tab) refresh(ctx context.Context) {
 	idle := time.NewTimer(0)
 	defer idle.Stop()
 	for ctx.Err() == nil {
-		p, due := t.next()
+		p, due := t.nextRefresh()
 		wait := time.Hour
 		if p != nil {
 			wait = time.Until(due)

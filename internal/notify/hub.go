@@ -17,14 +17,14 @@ const Resync = "resync"
 type Hub struct {
 	name string // unique among the hubs of all portals
 	mu   sync.Mutex
-	subs map[string]map[*Sub]struct{}
+	subs map[string]map[*Subscription]struct{}
 }
 
 // NewHub returns a hub without a source; Listen feeds it.
-func NewHub() *Hub { return &Hub{name: rand.Text(), subs: map[string]map[*Sub]struct{}{}} }
+func NewHub() *Hub { return &Hub{name: rand.Text(), subs: map[string]map[*Subscription]struct{}{}} }
 
 // Sub is a subscription to keys. C is buffered for one wake-up; Take returns the keys of all wake-ups.
-type Sub struct {
+type Subscription struct {
 	C     chan struct{}
 	hub   *Hub
 	keys  []string
@@ -38,18 +38,18 @@ type Sub struct {
 const defaultMaxKeys = 256
 
 // Subscribe subscribes to keys; "vm:*" matches all keys that start with "vm:". Close it when done.
-func (h *Hub) Subscribe(keys ...string) *Sub { return h.SubscribeUpTo(defaultMaxKeys, keys...) }
+func (h *Hub) Subscribe(keys ...string) *Subscription { return h.SubscribeUpTo(defaultMaxKeys, keys...) }
 
 // SubscribeUpTo is Subscribe for subscribers that read many rows after a Resync: a Sub stores up to limit keys
 // between two Takes.
-func (h *Hub) SubscribeUpTo(limit int, keys ...string) *Sub {
-	s := &Sub{C: make(chan struct{}, 1), hub: h, keys: keys, limit: limit}
+func (h *Hub) SubscribeUpTo(limit int, keys ...string) *Subscription {
+	s := &Subscription{C: make(chan struct{}, 1), hub: h, keys: keys, limit: limit}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, k := range keys {
 		set := h.subs[k]
 		if set == nil {
-			set = make(map[*Sub]struct{}, 1)
+			set = make(map[*Subscription]struct{}, 1)
 			h.subs[k] = set
 		}
 		set[s] = struct{}{}
@@ -58,7 +58,7 @@ func (h *Hub) SubscribeUpTo(limit int, keys ...string) *Sub {
 }
 
 // Take returns the keys of the wake-ups since the last Take, sorted, and clears them.
-func (s *Sub) Take() []string {
+func (s *Subscription) Take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	keys := slices.Sorted(maps.Keys(s.woken))
@@ -68,7 +68,7 @@ func (s *Sub) Take() []string {
 
 // Hush mutes keys, in the form given to Subscribe, until Heed. A subscriber mutes keys whose changes it already
 // knows. Wake-ups of muted keys are lost, so the subscriber must read their rows after Heed.
-func (s *Sub) Hush(keys ...string) {
+func (s *Subscription) Mute(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.muted == nil {
@@ -80,7 +80,7 @@ func (s *Sub) Hush(keys ...string) {
 }
 
 // Heed unmutes the keys.
-func (s *Sub) Heed(keys ...string) {
+func (s *Subscription) Unmute(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range keys {
@@ -89,7 +89,7 @@ func (s *Sub) Heed(keys ...string) {
 }
 
 // Close ends the subscription.
-func (s *Sub) Close() {
+func (s *Subscription) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	for _, k := range s.keys {
@@ -127,7 +127,7 @@ func (h *Hub) WakeAll() {
 }
 
 // wake adds the key, which matches the subscribed pattern. When the limit is reached, Resync replaces further keys.
-func (s *Sub) wake(key, pattern string) {
+func (s *Subscription) wake(key, pattern string) {
 	s.mu.Lock()
 	if s.muted[pattern] {
 		s.mu.Unlock()

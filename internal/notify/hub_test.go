@@ -11,7 +11,7 @@ import (
 )
 
 // woken returns the keys of a subscription's wake-up; nil without a wake-up.
-func woken(s *notify.Sub) []string {
+func woken(s *notify.Subscription) []string {
 	select {
 	case <-s.C:
 		return s.Take()
@@ -28,7 +28,7 @@ func TestWakeMatchesKeyAndType(t *testing.T) {
 		h.Wake(key)
 	}
 	for name, c := range map[string]struct {
-		sub  *notify.Sub
+		sub  *notify.Subscription
 		want []string
 	}{
 		"vm:1":  {one, []string{"vm:1"}},

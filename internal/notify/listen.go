@@ -48,7 +48,7 @@ func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected 
 	connected()
 	h.WakeAll()
 	for {
-		if err := h.next(ctx, conn); err != nil {
+		if err := h.waitForWakeUp(ctx, conn); err != nil {
 			return err
 		}
 	}
@@ -58,7 +58,7 @@ func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected 
 const probeAfter = 10 * time.Second
 
 // next waits for one wake-up. It fails if the server hangs or has become a standby.
-func (h *Hub) next(ctx context.Context, conn *pgx.Conn) error {
+func (h *Hub) waitForWakeUp(ctx context.Context, conn *pgx.Conn) error {
 	quiet, cancel := context.WithTimeout(ctx, probeAfter)
 	defer cancel()
 	n, err := conn.WaitForNotification(quiet)

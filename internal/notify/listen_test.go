@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // await waits until the subscription is woken for key.
-func await(t *testing.T, s *notify.Sub, key string) {
+func await(t *testing.T, s *notify.Subscription, key string) {
 	t.Helper()
 	late := time.After(20 * time.Second)
 	for {

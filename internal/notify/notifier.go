@@ -54,13 +54,13 @@ func (n *Notifier) Notify(keys ...string) {
 // for all lost keys.
 func (n *Notifier) send() {
 	for {
-		keys := n.take()
+		keys := n.takePending()
 		if len(keys) == 0 {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
 		// Asynchronous commit is safe: after a server crash all listeners reconnect and resync.
-		_, err := n.pool.Exec(ctx, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, payload) FROM unnest($2::text[]) AS payload", Channel, n.hub.pack(keys))
+		_, err := n.pool.Exec(ctx, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, payload) FROM unnest($2::text[]) AS payload", Channel, n.hub.packPayloads(keys))
 		cancel()
 		if err != nil {
 			n.mu.Lock()
@@ -73,7 +73,7 @@ func (n *Notifier) send() {
 }
 
 // take returns the pending keys. If there are none, the sender must return.
-func (n *Notifier) take() map[string]struct{} {
+func (n *Notifier) takePending() map[string]struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	keys := n.pending
@@ -84,7 +84,7 @@ func (n *Notifier) take() map[string]struct{} {
 // packedPrefix starts a payload of a Notifier: the name of the sending hub, then one key a line.
 const packedPrefix = "@"
 
-func (h *Hub) pack(keys map[string]struct{}) (payloads []string) {
+func (h *Hub) packPayloads(keys map[string]struct{}) (payloads []string) {
 	var b strings.Builder
 	for k := range keys {
 		if b.Len() > 0 && b.Len()+1+len(k) > maxPayload {

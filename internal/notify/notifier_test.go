@@ -18,7 +18,7 @@ import (
 )
 
 // listening returns another portal's hub and a subscription of it, after the hub has begun to listen.
-func listening(t *testing.T, pool *pgxpool.Pool, keys ...string) (*notify.Hub, *notify.Sub) {
+func listening(t *testing.T, pool *pgxpool.Pool, keys ...string) (*notify.Hub, *notify.Subscription) {
 	t.Helper()
 	h := notify.NewHub()
 	s := h.Subscribe(append(keys, "last")...)
@@ -33,7 +33,7 @@ func listening(t *testing.T, pool *pgxpool.Pool, keys ...string) (*notify.Hub, *
 }
 
 // received collects the keys of wake-ups until key arrives.
-func received(t *testing.T, s *notify.Sub, key string) (keys []string) {
+func received(t *testing.T, s *notify.Subscription, key string) (keys []string) {
 	t.Helper()
 	late := time.After(20 * time.Second)
 	for !slices.Contains(keys, key) {

@@ -38,14 +38,14 @@ type Sum struct{ Algorithm, Name, Hex string }
 
 // File returns the archive's file of that name.
 func (a Archive) File(name string) (File, bool) {
-	if i := named(a.Files, name); i >= 0 {
+	if i := fileIndex(a.Files, name); i >= 0 {
 		return a.Files[i], true
 	}
 	return File{}, false
 }
 
 // named returns the index of the file with this name, taken literally or as an escaped URI; -1: there is none.
-func named(files []File, name string) int {
+func fileIndex(files []File, name string) int {
 	name = strings.TrimPrefix(name, "./")
 	i := slices.IndexFunc(files, func(f File) bool { return f.Name == name })
 	if unescaped, err := url.PathUnescape(name); i < 0 && err == nil {
@@ -55,7 +55,7 @@ func named(files []File, name string) int {
 }
 
 // Checks returns the checksum algorithm of the manifest; empty without a manifest.
-func (a Archive) Checks() string {
+func (a Archive) ChecksumAlgorithm() string {
 	if len(a.Sums) == 0 {
 		return ""
 	}
@@ -92,8 +92,8 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		if err != nil {
 			return out, refuse("The file is not a complete tar archive: %s.", clean(err.Error()))
 		}
-		if n >= MostFiles {
-			return out, refuse("The archive has more than %d files.", MostFiles)
+		if n >= MaxFiles {
+			return out, refuse("The archive has more than %d files.", MaxFiles)
 		}
 		// "tar -c ." includes the directory itself.
 		if h.Typeflag == tar.TypeDir && path.Clean(h.Name) == "." && !names["."] {
@@ -147,13 +147,13 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 	if out.Descriptor.Name == "" {
 		return out, refuse("The archive is empty.")
 	}
-	if out.Descriptor.Size > MostDescriptor {
-		return out, refuse("The descriptor has more than %d MiB.", MostDescriptor>>20)
+	if out.Descriptor.Size > MaxDescriptor {
+		return out, refuse("The descriptor has more than %d MiB.", MaxDescriptor>>20)
 	}
 	if manifest == nil {
 		return out, nil
 	}
-	text, err := out.text(r, *manifest, MostManifest)
+	text, err := out.text(r, *manifest, MaxManifest)
 	if err != nil {
 		return out, err
 	}
@@ -188,7 +188,7 @@ func (a Archive) manifest(own string, text []byte) (out []Sum, err error) {
 		}
 		s := Sum{string(m[1]), string(m[2]), strings.ToLower(string(m[3]))}
 		all := append([]File{a.Descriptor, {Name: own}}, a.Files...)
-		i := named(all, s.Name)
+		i := fileIndex(all, s.Name)
 		if i >= 0 {
 			s.Name = all[i].Name
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // declared matches the encoding in an XML declaration.
-var declared = regexp.MustCompile(`^<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
+var declaredEncoding = regexp.MustCompile(`^<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
 
 // charsets are the supported character encodings besides UTF-8.
 var charsets = map[string]encoding.Encoding{
@@ -33,16 +33,16 @@ var byteOrderMarks = []struct {
 func inUTF8(text []byte) ([]byte, error) {
 	for _, b := range byteOrderMarks {
 		if rest, marked := bytes.CutPrefix(text, []byte(b.mark)); marked {
-			return converted(rest, b.of)
+			return decodeText(rest, b.of)
 		}
 	}
-	m := declared.FindSubmatch(text[:min(len(text), 200)])
+	m := declaredEncoding.FindSubmatch(text[:min(len(text), 200)])
 	if m == nil {
 		return text, nil
 	}
 	name := strings.ToLower(string(m[1]))
 	if of, known := charsets[name]; known {
-		return converted(text, of)
+		return decodeText(text, of)
 	}
 	if strings.HasPrefix(name, "utf-16") {
 		return nil, refuse("The descriptor says that it is in %s, but has no byte order mark. Save the descriptor in UTF-8.", m[1])
@@ -50,7 +50,7 @@ func inUTF8(text []byte) ([]byte, error) {
 	return nil, refuse("The descriptor is in the character encoding %s. UTF-8, UTF-16, ISO-8859-1 and Windows-1252 are read: save the descriptor in UTF-8.", m[1])
 }
 
-func converted(text []byte, from encoding.Encoding) ([]byte, error) {
+func decodeText(text []byte, from encoding.Encoding) ([]byte, error) {
 	out, err := from.NewDecoder().Bytes(text)
 	if err != nil {
 		return nil, errors.Join(refuse("The descriptor's text is invalid in its character encoding. Save the descriptor in UTF-8."), err)

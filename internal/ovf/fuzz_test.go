@@ -43,7 +43,7 @@ func FuzzRead(f *testing.F) {
 // checkInvariants fails the test if a parsed machine violates a bound.
 func checkInvariants(t *testing.T, a fleet.Appliance) {
 	t.Helper()
-	if len(a.Disks) > fleet.MaxDisks || len(a.NICs) > fleet.MaxNICs || len(a.Left) > fleet.MaxApplianceNotes || a.CPUs > fleet.MaxCPUs || a.MemoryMiB > fleet.MaxMemoryMiB || a.CPUs < 0 || a.MemoryMiB < 0 {
+	if len(a.Disks) > fleet.MaxDisks || len(a.NICs) > fleet.MaxNICs || len(a.NotImported) > fleet.MaxApplianceNotes || a.CPUs > fleet.MaxCPUs || a.MemoryMiB > fleet.MaxMemoryMiB || a.CPUs < 0 || a.MemoryMiB < 0 {
 		t.Errorf("beyond its bounds: %+v", a)
 	}
 	var c fleet.Checks

@@ -27,7 +27,7 @@ type placedDisk struct {
 
 // ordered returns the disks in firmware order: by controller address, then by unit. Controllers of different types,
 // and disks without an address, keep the descriptor's order.
-func ordered(disks []placedDisk) (out []fleet.ApplianceDisk) {
+func inFirmwareOrder(disks []placedDisk) (out []fleet.ApplianceDisk) {
 	var buses []int
 	for _, d := range disks {
 		buses = append(buses, d.on.bus)

@@ -13,12 +13,12 @@ import (
 
 // Limits of an archive.
 const (
-	MostDescriptor = 4 << 20 // bytes of a descriptor
-	MostManifest   = 1 << 20 // bytes of a manifest
-	MostFiles      = 64      // files in an archive
-	mostDepth      = 32      // nesting of elements
-	mostElements   = 20000
-	mostAttributes = 64 // attributes of one element
+	MaxDescriptor = 4 << 20 // bytes of a descriptor
+	MaxManifest   = 1 << 20 // bytes of a manifest
+	MaxFiles      = 64      // files in an archive
+	maxDepth      = 32      // nesting of elements
+	maxElements   = 20000
+	maxAttributes = 64 // attributes of one element
 )
 
 func refuse(format string, args ...any) error { return fleet.Errorf(fleet.Invalid, format, args...) }
@@ -30,7 +30,7 @@ func Read(r io.ReaderAt, size int64) (fleet.Appliance, Archive, error) {
 	if err != nil {
 		return fleet.Appliance{}, a, err
 	}
-	text, err := a.text(r, a.Descriptor, MostDescriptor)
+	text, err := a.text(r, a.Descriptor, MaxDescriptor)
 	if err != nil {
 		return fleet.Appliance{}, a, err
 	}
@@ -39,10 +39,10 @@ func Read(r io.ReaderAt, size int64) (fleet.Appliance, Archive, error) {
 		return app, a, err
 	}
 	if len(a.Sums) > 0 {
-		app.Checks = a.Checks()
+		app.ChecksumAlgorithm = a.ChecksumAlgorithm()
 	}
 	if a.Certificate {
-		app.Left = append(app.Left, "Its signature: the origin of the archive is not verified.")
+		app.NotImported = append(app.NotImported, "Its signature: the origin of the archive is not verified.")
 	}
 	return app, a, nil
 }

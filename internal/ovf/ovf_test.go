@@ -95,12 +95,12 @@ func TestArchiveIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fleet.Appliance{
-		Name: "Web 01", OS: "Ubuntu Linux (64-bit)", Family: "linux", CPUs: 2, MemoryMiB: 4096, Firmware: fleet.UEFI, Checks: "SHA256",
+		Name: "Web 01", OS: "Ubuntu Linux (64-bit)", Family: "linux", CPUs: 2, MemoryMiB: 4096, Firmware: fleet.UEFI, ChecksumAlgorithm: "SHA256",
 		Disks: []fleet.ApplianceDisk{
 			{Member: "disk.vmdk", Format: "vmdk", SizeBytes: 16 << 30, FileBytes: 5, Controller: "pvscsi"}, {SizeBytes: 2 << 30, Controller: "ide"},
 		},
 		NICs: []fleet.ApplianceNIC{{Network: "VM Network", Model: "vmxnet3"}},
-		Left: []string{"A CD drive with its disc: insert a disc into the VM's drive afterwards."},
+		NotImported: []string{"A CD drive with its disc: insert a disc into the VM's drive afterwards."},
 	}
 	if !reflect.DeepEqual(a, want) {
 		t.Errorf("got\n%+v, want\n%+v", a, want)
@@ -113,8 +113,8 @@ func TestArchiveIsRead(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if a.VMName("x.ova") != "web-01" || a.Bus(a.Disks[0]) != "" || a.Bus(a.Disks[1]) != "sata" || len(a.Drivers()) != 4 {
-		t.Errorf("name %s, drivers %q", a.VMName("x.ova"), a.Drivers())
+	if a.VMName("x.ova") != "web-01" || a.DiskBus(a.Disks[0]) != "" || a.DiskBus(a.Disks[1]) != "sata" || len(a.RequiredDrivers()) != 4 {
+		t.Errorf("name %s, drivers %q", a.VMName("x.ova"), a.RequiredDrivers())
 	}
 }
 
@@ -142,7 +142,7 @@ func TestInvalidArchivesAreRefused(t *testing.T) {
 	d, disk := plain("web.ovf", good), plain("disk.vmdk", "12345")
 	whole := archive(t, d, disk)
 	var many []entry
-	for i := range ovf.MostFiles {
+	for i := range ovf.MaxFiles {
 		many = append(many, plain(fmt.Sprintf("f%d", i), ""))
 	}
 	for name, c := range map[string]struct {
@@ -177,8 +177,8 @@ func TestInvalidArchivesAreRefused(t *testing.T) {
 		"too many files":                     {archive(t, append([]entry{d}, many...)...), "more than 64 files"},
 		"a global record":                    {archive(t, d, entry{tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"path": "x"}}, ""}), "link|empty|record"},
 		"an unknown record":                  {archive(t, d, entry{tar.Header{Name: "disk.vmdk", PAXRecords: map[string]string{"SCHILY.xattr.user.x": "1"}}, "12345"}), "record"},
-		"a descriptor over the limit":        {archive(t, plain("web.ovf", good+strings.Repeat(" ", ovf.MostDescriptor)), disk), "more than 4 MiB"},
-		"a manifest over the limit":          {archive(t, d, disk, plain("x.mf", strings.Repeat("\n", ovf.MostManifest+1))), "more than 1024 KiB"},
+		"a descriptor over the limit":        {archive(t, plain("web.ovf", good+strings.Repeat(" ", ovf.MaxDescriptor)), disk), "more than 4 MiB"},
+		"a manifest over the limit":          {archive(t, d, disk, plain("x.mf", strings.Repeat("\n", ovf.MaxManifest+1))), "more than 1024 KiB"},
 		"a manifest with other text":         {archive(t, d, disk, plain("x.mf", "hello")), "no checksum"},
 		"a checksum that is too short":       {archive(t, d, disk, plain("x.mf", "SHA256(web.ovf)= 00")), "no checksum"},
 		"an unknown algorithm":               {archive(t, d, disk, plain("x.mf", "MD5(web.ovf)= 00")), "no checksum"},
@@ -321,11 +321,11 @@ func write(t testing.TB, a fleet.Appliance, disks ...string) []byte {
 		}
 		_, _ = to.WriteAt(h, header)
 		_, _ = to.WriteAt([]byte(text), data)
-		p.Took(int64(len(text)))
+		p.Advance(int64(len(text)))
 		a.Disks[i].FileBytes = int64(len(text))
 		sums = append(sums, fmt.Sprintf("%x", sha256.Sum256([]byte(text))))
 	}
-	_, _ = to.WriteAt(make([]byte, 1), p.End()-1)
+	_, _ = to.WriteAt(make([]byte, 1), p.Size()-1)
 	if err := p.Begin(to, a, sums); err != nil {
 		t.Fatal(err)
 	}
@@ -335,14 +335,14 @@ func write(t testing.TB, a fleet.Appliance, disks ...string) []byte {
 func TestWrittenArchiveIsReadBack(t *testing.T) {
 	for _, a := range []fleet.Appliance{
 		{
-			Name: "web-1", OS: "Debian 12 <&\"'>", Family: "linux", CPUs: 4, MemoryMiB: 2048, Firmware: fleet.UEFI, Checks: "SHA256",
+			Name: "web-1", OS: "Debian 12 <&\"'>", Family: "linux", CPUs: 4, MemoryMiB: 2048, Firmware: fleet.UEFI, ChecksumAlgorithm: "SHA256",
 			Disks: []fleet.ApplianceDisk{
 				{Member: "web-1-disk1.vmdk", Format: "vmdk", SizeBytes: 10 << 30, FileBytes: 7, Controller: "pvscsi"},
 				{Member: "web-1-disk2.vmdk", Format: "vmdk", SizeBytes: 1 << 20, FileBytes: 513, Controller: "sata"},
 			},
 			NICs: []fleet.ApplianceNIC{{Network: "lan 100% <&>", Model: "vmxnet3"}, {Network: "dmz", Model: "e1000e"}, {Model: "virtio"}},
 		},
-		{Name: "win", OS: "Windows Server 2022", Family: "windows", CPUs: 1, MemoryMiB: 512, Firmware: fleet.BIOS, Checks: "SHA256"},
+		{Name: "win", OS: "Windows Server 2022", Family: "windows", CPUs: 1, MemoryMiB: 512, Firmware: fleet.BIOS, ChecksumAlgorithm: "SHA256"},
 	} {
 		text := write(t, a, []string{"content", strings.Repeat("x", 513)}[:len(a.Disks)]...)
 		got, files, err := read(text)

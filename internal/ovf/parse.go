@@ -36,7 +36,7 @@ var droppedDevices = map[int]string{
 }
 
 // ignored are the types of devices that are dropped without a note, because every VM here has its own.
-var ignored = []int{kindUSB, kindDisplay}
+var ignoredKinds = []int{kindUSB, kindDisplay}
 
 // parsing is the state of parsing one descriptor. Its methods read the parts of the descriptor into out.
 type parsing struct {
@@ -46,7 +46,7 @@ type parsing struct {
 	configured  string                // the chosen deployment option
 	controllers map[string]controller // by instance ID
 	disks       []placedDisk
-	used        []string // file references used by disks
+	usedFiles        []string // file references used by disks
 }
 
 // Parse parses a descriptor and returns its machine. Referenced files must be among files.
@@ -59,15 +59,15 @@ func Parse(text []byte, files []File) (fleet.Appliance, error) {
 	if err := p.read(); err != nil {
 		return fleet.Appliance{}, err
 	}
-	if more := len(p.out.Left) - fleet.MaxApplianceNotes; more > 0 {
-		p.out.Left = append(p.out.Left[:fleet.MaxApplianceNotes-1], fmt.Sprintf("And %d more.", more+1))
+	if more := len(p.out.NotImported) - fleet.MaxApplianceNotes; more > 0 {
+		p.out.NotImported = append(p.out.NotImported[:fleet.MaxApplianceNotes-1], fmt.Sprintf("And %d more.", more+1))
 	}
 	return p.out, nil
 }
 
 func (p *parsing) addNote(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(p.out.Left, text) {
-		p.out.Left = append(p.out.Left, text)
+	if text := fmt.Sprintf(format, args...); !slices.Contains(p.out.NotImported, text) {
+		p.out.NotImported = append(p.out.NotImported, text)
 	}
 }
 
@@ -90,7 +90,7 @@ func (p *parsing) read() error {
 	}
 	for _, f := range p.files {
 		i := slices.IndexFunc(p.Files, func(r reference) bool { return r.Href == f.Name })
-		if i < 0 || !slices.Contains(p.used, p.Files[i].ID) {
+		if i < 0 || !slices.Contains(p.usedFiles, p.Files[i].ID) {
 			p.addNote("The file %s, which is no disk of the machine.", f.Name)
 		}
 	}
@@ -100,7 +100,7 @@ func (p *parsing) read() error {
 // system returns the descriptor's only machine.
 func (p *parsing) system() (system, error) {
 	all := p.Systems
-	for _, c := range p.Several {
+	for _, c := range p.Collections {
 		if len(c.Nested) > 0 {
 			return system{}, refuse("The descriptor has nested collections of machines. Export a single machine.")
 		}
@@ -117,12 +117,12 @@ func (p *parsing) system() (system, error) {
 
 // references checks that all referenced files are in the archive and have the stated size.
 func (p *parsing) references() error {
-	if len(p.Files) > MostFiles {
-		return refuse("The descriptor refers to more than %d files.", MostFiles)
+	if len(p.Files) > MaxFiles {
+		return refuse("The descriptor refers to more than %d files.", MaxFiles)
 	}
 	seen := map[string]bool{}
 	for n, r := range p.Files {
-		i := named(p.files, r.Href)
+		i := fileIndex(p.files, r.Href)
 		if i >= 0 {
 			p.Files[n].Href = p.files[i].Name
 		}
@@ -248,7 +248,7 @@ func (p *parsing) hardware(h hardware) error {
 			return err
 		}
 	}
-	p.out.Disks = ordered(p.disks)
+	p.out.Disks = inFirmwareOrder(p.disks)
 	p.firmware(h)
 	if p.out.CPUs == 0 || p.out.MemoryMiB == 0 {
 		p.addNote("The number of vCPUs or the memory size: the descriptor does not contain it.")
@@ -333,7 +333,7 @@ func (p *parsing) item(i item) error {
 	switch what, known := droppedDevices[kind]; {
 	case known:
 		p.addNote("%s", what)
-	case slices.Contains(ignored, kind):
+	case slices.Contains(ignoredKinds, kind):
 	case kind == kindOther && strings.Contains(strings.ToLower(i.SubType), "vtpm"):
 		p.addNote("Its TPM with its contents: data that the guest has sealed with the TPM (BitLocker, LUKS) needs its recovery key.")
 	case kind == kindOther && strings.Contains(strings.ToLower(i.SubType), "vmci"):

@@ -56,10 +56,10 @@ func (p *parsing) diskOf(host string) (out fleet.ApplianceDisk, err error) {
 	switch {
 	case r < 0:
 		return out, refuse("The disk %q is in the file %q, to which the descriptor does not refer.", clean(id), clean(d.File))
-	case slices.Contains(p.used, d.File):
+	case slices.Contains(p.usedFiles, d.File):
 		return out, refuse("Two disks are in the same file, %s.", p.Files[r].Href)
 	}
-	p.used = append(p.used, d.File)
+	p.usedFiles = append(p.usedFiles, d.File)
 	out.Member = p.Files[r].Href
 	for _, f := range p.files {
 		if f.Name == out.Member {

@@ -76,8 +76,8 @@ func TestVirtualBoxFirmwareIsRead(t *testing.T) {
 		if err != nil || a.Firmware != want {
 			t.Errorf("%s: firmware %q (%v), want %q", kind, a.Firmware, err, want)
 		}
-		if !slices.ContainsFunc(a.Left, func(s string) bool { return strings.HasPrefix(s, "VirtualBox's own settings") }) {
-			t.Errorf("left is %q", a.Left)
+		if !slices.ContainsFunc(a.NotImported, func(s string) bool { return strings.HasPrefix(s, "VirtualBox's own settings") }) {
+			t.Errorf("left is %q", a.NotImported)
 		}
 	}
 }
@@ -99,15 +99,15 @@ func TestFilesFoundByToolSpecificNames(t *testing.T) {
 			text = append(archive(t, entry{tar.Header{Name: "./", Typeflag: tar.TypeDir}, ""})[:512], text...)
 		}
 		a, files, err := read(text)
-		if err != nil || a.Disks[0].Member != c.member || a.Disks[0].FileBytes != 5 || a.Checks != "SHA256" {
+		if err != nil || a.Disks[0].Member != c.member || a.Disks[0].FileBytes != 5 || a.ChecksumAlgorithm != "SHA256" {
 			t.Errorf("%s: read is %+v (%v)", name, a, err)
 			continue
 		}
 		if f, there := files.File(a.Disks[0].Member); !there || string(text[f.Offset:f.Offset+f.Size]) != "12345" || len(files.Sums) != 2 {
 			t.Errorf("%s: the disk is %+v, the checksums %+v", name, f, files.Sums)
 		}
-		if len(a.Left) != 1 {
-			t.Errorf("%s: left is %q", name, a.Left)
+		if len(a.NotImported) != 1 {
+			t.Errorf("%s: left is %q", name, a.NotImported)
 		}
 	}
 }

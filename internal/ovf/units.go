@@ -14,7 +14,7 @@ var oldUnits = map[string]int64{
 	"": 1, "bytes": 1, "kilobytes": 1 << 10, "kb": 1 << 10, "megabytes": 1 << 20, "mb": 1 << 20, "gigabytes": 1 << 30, "gb": 1 << 30, "terabytes": 1 << 40, "tb": 1 << 40,
 }
 
-const mostBytes = 1 << 50
+const maxBytes = 1 << 50
 
 // inBytes converts a quantity to bytes. It refuses invalid and excessive quantities; what names the quantity in the
 // error.
@@ -40,7 +40,7 @@ func inBytes(what, number, unit string, usual int64) (int64, error) {
 		}
 	}
 	by.Mul(by, big.NewInt(n))
-	if !by.IsInt64() || by.Int64() > mostBytes {
+	if !by.IsInt64() || by.Int64() > maxBytes {
 		return 0, bad
 	}
 	return by.Int64(), nil

@@ -132,7 +132,7 @@ func NewPlan(a fleet.Appliance) Plan {
 		a.Disks[i].SizeBytes, a.Disks[i].FileBytes = math.MaxInt64, math.MaxInt64
 	}
 	p := Plan{name: a.Name, descriptorSize: len(Write(a))}
-	p.next = 512 + padded(int64(p.descriptorSize)) + 512 + padded(int64(len(p.manifest(members(a), nil))))
+	p.next = 512 + paddedSize(int64(p.descriptorSize)) + 512 + paddedSize(int64(len(p.manifest(members(a), nil))))
 	return p
 }
 
@@ -146,16 +146,16 @@ func members(a fleet.Appliance) (out []string) {
 	return out
 }
 
-func padded(n int64) int64 { return (n + 511) / 512 * 512 }
+func paddedSize(n int64) int64 { return (n + 511) / 512 * 512 }
 
 // Next returns the offsets of the next file's tar header and data.
 func (p Plan) Next() (header, data int64) { return p.next, p.next + 512 }
 
 // Took records the size of the next file in bytes.
-func (p *Plan) Took(size int64) { p.next += 512 + padded(size) }
+func (p *Plan) Advance(size int64) { p.next += 512 + paddedSize(size) }
 
 // End returns the size of the archive in bytes.
-func (p Plan) End() int64 { return p.next + 1024 }
+func (p Plan) Size() int64 { return p.next + 1024 }
 
 // Header returns the tar header of a plain file.
 func Header(name string, size int64) ([]byte, error) {
@@ -209,7 +209,7 @@ func (p Plan) Begin(to io.WriterAt, a fleet.Appliance, sums []string) error {
 		}
 		b.Write(h)
 		b.Write(f.text)
-		b.Write(make([]byte, padded(int64(len(f.text)))-int64(len(f.text))))
+		b.Write(make([]byte, paddedSize(int64(len(f.text)))-int64(len(f.text))))
 	}
 	_, err := to.WriteAt(b.Bytes(), 0)
 	return err

@@ -21,7 +21,7 @@ type envelope struct {
 	Networks []network    `xml:"NetworkSection>Network"`
 	Options  []option     `xml:"DeploymentOptionSection>Configuration"`
 	Systems  []system     `xml:"VirtualSystem"`
-	Several  []collection `xml:"VirtualSystemCollection"`
+	Collections  []collection `xml:"VirtualSystemCollection"`
 	Sections []anySection `xml:",any"`
 }
 
@@ -133,14 +133,14 @@ type item struct {
 // decode parses a descriptor. It refuses DOCTYPEs, processing instructions and entities other than XML's own.
 func decode(text []byte) (envelope, error) {
 	var out envelope
-	if len(text) > MostDescriptor {
-		return out, refuse("The descriptor has more than %d MiB.", MostDescriptor>>20)
+	if len(text) > MaxDescriptor {
+		return out, refuse("The descriptor has more than %d MiB.", MaxDescriptor>>20)
 	}
 	text, err := inUTF8(text)
 	if err != nil {
 		return out, err
 	}
-	if err := bounded(text); err != nil {
+	if err := checkBounds(text); err != nil {
 		return out, err
 	}
 	if err := decoder(text).Decode(&out); err != nil {
@@ -163,7 +163,7 @@ func decoder(text []byte) *xml.Decoder {
 	return d
 }
 
-func bounded(text []byte) error {
+func checkBounds(text []byte) error {
 	d := decoder(text)
 	depth, elements, roots := 0, 0, 0
 	for {
@@ -190,12 +190,12 @@ func bounded(text []byte) error {
 			switch {
 			case roots > 1:
 				return refuse("The descriptor has something after its envelope.")
-			case depth > mostDepth:
-				return refuse("The descriptor's elements are nested deeper than %d.", mostDepth)
-			case elements > mostElements:
-				return refuse("The descriptor has more than %d elements.", mostElements)
-			case len(token.Attr) > mostAttributes:
-				return refuse("An element of the descriptor has more than %d attributes.", mostAttributes)
+			case depth > maxDepth:
+				return refuse("The descriptor's elements are nested deeper than %d.", maxDepth)
+			case elements > maxElements:
+				return refuse("The descriptor has more than %d elements.", maxElements)
+			case len(token.Attr) > maxAttributes:
+				return refuse("An element of the descriptor has more than %d attributes.", maxAttributes)
 			}
 		case xml.EndElement:
 			depth--

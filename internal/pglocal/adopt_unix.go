@@ -68,7 +68,7 @@ func (s *postmaster) hasSocket() bool {
 }
 
 func (s *postmaster) safe(ctx context.Context) (safe bool, err error) {
-	err = ask(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
+	err = queryOnce(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, "SELECT current_setting('fsync')::bool AND current_setting('full_page_writes')::bool").Scan(&safe)
 	})
 	return safe, err

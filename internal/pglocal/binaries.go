@@ -16,16 +16,16 @@ import (
 )
 
 // search describes where PostgreSQL's server programs may be, and this operating system.
-type search struct {
+type programSearch struct {
 	path      []string // directories, in order of preference
 	patterns  []string // globs of directories, searched after path; the highest version of a pattern comes first
 	goos      string
 	osRelease string // contents of /etc/os-release; empty if missing
 }
 
-func systemSearch() search {
+func systemSearch() programSearch {
 	release, _ := os.ReadFile("/etc/os-release")
-	return search{
+	return programSearch{
 		path: filepath.SplitList(os.Getenv("PATH")),
 		patterns: []string{
 			"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/libexec/postgresql*", "/usr/lib/postgresql*/bin",
@@ -42,7 +42,7 @@ func FindBinaries() (dir string, err error) {
 	return systemSearch().find()
 }
 
-func (s search) find() (string, error) {
+func (s programSearch) find() (string, error) {
 	if dirs := s.all(); len(dirs) > 0 {
 		return dirs[0], nil
 	}
@@ -51,7 +51,7 @@ func (s search) find() (string, error) {
 }
 
 // findVersion returns the programs of the major version that an existing data directory needs.
-func (s search) findVersion(ctx context.Context, data, major string) (string, error) {
+func (s programSearch) findVersion(ctx context.Context, data, major string) (string, error) {
 	if _, err := s.find(); err != nil {
 		return "", err
 	}
@@ -72,7 +72,7 @@ func (s search) findVersion(ctx context.Context, data, major string) (string, er
 }
 
 // all lists every directory with both programs, best first, without duplicates.
-func (s search) all() []string {
+func (s programSearch) all() []string {
 	candidates := append([]string(nil), s.path...)
 	for _, pattern := range s.patterns {
 		found, _ := filepath.Glob(pattern) // fails only for a bad pattern
@@ -124,7 +124,7 @@ func majorVersion(ctx context.Context, dir string) (string, error) {
 }
 
 // hint names the command that installs PostgreSQL here.
-func (s search) hint() string {
+func (s programSearch) hint() string {
 	family := s.osRelease
 	is := func(names ...string) bool {
 		for line := range strings.SplitSeq(family, "\n") {

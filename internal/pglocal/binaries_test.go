@@ -32,10 +32,10 @@ func TestFindPrefersPathThenHighestVersion(t *testing.T) {
 	inPath := install("sbin", "postgres", "initdb")
 	patterns := []string{filepath.Join(root, "lib/*/bin")}
 
-	if got, err := (search{patterns: patterns}).find(); err != nil || got != newest {
+	if got, err := (programSearch{patterns: patterns}).find(); err != nil || got != newest {
 		t.Errorf("got %s, %v; want %s", got, err, newest)
 	}
-	if got, err := (search{path: []string{"", inPath}, patterns: patterns}).find(); err != nil || got != inPath {
+	if got, err := (programSearch{path: []string{"", inPath}, patterns: patterns}).find(); err != nil || got != inPath {
 		t.Errorf("got %s, %v; want %s", got, err, inPath)
 	}
 }
@@ -43,15 +43,15 @@ func TestFindPrefersPathThenHighestVersion(t *testing.T) {
 func TestMissingProgramsErrorNamesCommand(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		search search
+		search programSearch
 		want   string
 	}{
-		"Debian":  {search{goos: "linux", osRelease: "ID=debian\n"}, "apt-get install -y postgresql"},
-		"Ubuntu":  {search{goos: "linux", osRelease: "NAME=\"Ubuntu\"\nID=ubuntu\nID_LIKE=debian\n"}, "apt-get install -y postgresql"},
-		"Rocky":   {search{goos: "linux", osRelease: "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"}, "dnf install -y postgresql-server"},
-		"Alpine":  {search{goos: "linux", osRelease: "ID=alpine\n"}, "apk add postgresql"},
-		"macOS":   {search{goos: "darwin"}, "brew install postgresql"},
-		"unknown": {search{goos: "plan9"}, "--database-url"},
+		"Debian":  {programSearch{goos: "linux", osRelease: "ID=debian\n"}, "apt-get install -y postgresql"},
+		"Ubuntu":  {programSearch{goos: "linux", osRelease: "NAME=\"Ubuntu\"\nID=ubuntu\nID_LIKE=debian\n"}, "apt-get install -y postgresql"},
+		"Rocky":   {programSearch{goos: "linux", osRelease: "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"}, "dnf install -y postgresql-server"},
+		"Alpine":  {programSearch{goos: "linux", osRelease: "ID=alpine\n"}, "apk add postgresql"},
+		"macOS":   {programSearch{goos: "darwin"}, "brew install postgresql"},
+		"unknown": {programSearch{goos: "plan9"}, "--database-url"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -50,7 +50,7 @@ func diesAndComesBack(t *testing.T, s *Server) {
 		if s.Pid() == before {
 			return false, nil
 		}
-		last = ask(deadline(t), s.socketDir, databaseName, func(ctx context.Context, conn *pgx.Conn) error {
+		last = queryOnce(deadline(t), s.socketDir, databaseName, func(ctx context.Context, conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, "SELECT lo_get(4711)")
 			return err
 		})

@@ -16,7 +16,7 @@ import (
 // initdb creates the cluster in a temporary directory and renames it when complete, so that an interrupted initdb is
 // never started.
 func (c *cluster) initdb(ctx context.Context) error {
-	if err := refuseFilled(c.data); err != nil {
+	if err := refuseOtherData(c.data); err != nil {
 		return err
 	}
 	fresh := c.data + ".new"
@@ -44,7 +44,7 @@ func (c *cluster) initdb(ctx context.Context) error {
 }
 
 // refuseFilled protects a non-empty directory that is no cluster.
-func refuseFilled(data string) error {
+func refuseOtherData(data string) error {
 	entries, err := os.ReadDir(data)
 	if err != nil && !os.IsNotExist(err) {
 		return err

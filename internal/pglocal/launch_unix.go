@@ -17,7 +17,7 @@ import (
 )
 
 // errInUse means that child processes of a killed postmaster still hold its shared memory until they exit.
-var errInUse = errors.New("the shared memory of the last server is still in use")
+var errMemoryInUse = errors.New("the shared memory of the last server is still in use")
 
 // launch starts the postmaster and waits until it accepts connections.
 func (c *cluster) launch(ctx context.Context) (*postmaster, error) {
@@ -25,7 +25,7 @@ func (c *cluster) launch(ctx context.Context) (*postmaster, error) {
 	err := poll(ctx, func() (bool, error) {
 		var err error
 		s, err = c.launchOnce(ctx)
-		if errors.Is(err, errInUse) {
+		if errors.Is(err, errMemoryInUse) {
 			return false, nil
 		}
 		return true, err
@@ -72,7 +72,7 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 	if err := s.waitReady(ctx); err != nil {
 		text, _ := os.ReadFile(logPath) // if unreadable, the error has no log excerpt
 		if strings.Contains(string(text), "pre-existing shared memory block") {
-			return nil, errInUse
+			return nil, errMemoryInUse
 		}
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 		defer cancel()
@@ -146,7 +146,7 @@ func (s *postmaster) waitReady(ctx context.Context) error {
 
 // answers checks that the server on the socket runs on this data directory.
 func (s *postmaster) answers(ctx context.Context) error {
-	return ask(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
+	return queryOnce(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
 		var pid string
 		err := conn.QueryRow(ctx, `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)`).Scan(&pid)
 		if err == nil && strings.TrimSpace(pid) != strconv.Itoa(s.pid) {

@@ -30,7 +30,7 @@ func (e *ownedError) Error() string {
 // claim locks the directory for this process until the file is closed; the kernel releases the lock when the process
 // ends. It waits shortly for an owner that is exiting.
 func (c *cluster) claim(ctx context.Context) (*os.File, error) {
-	waitCtx, cancel := context.WithTimeout(ctx, lockPatience)
+	waitCtx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 	var lock *os.File
 	err := poll(waitCtx, func() (bool, error) {

@@ -194,17 +194,17 @@ func TestStartRefusedWithoutUsableProgramsOrData(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, dir string)
-		find    search
+		find    programSearch
 		want    string
 	}{
 		"PostgreSQL is not installed": {
-			func(*testing.T, string) {}, search{path: []string{"/nonexistent"}, osRelease: "ID=debian\n"}, "apt-get install -y postgresql",
+			func(*testing.T, string) {}, programSearch{path: []string{"/nonexistent"}, osRelease: "ID=debian\n"}, "apt-get install -y postgresql",
 		},
 		"data of another PostgreSQL version": {
-			file("PG_VERSION", "9.4\n"), search{path: []string{binaries}}, "was made by PostgreSQL 9.4, but this machine has PostgreSQL",
+			file("PG_VERSION", "9.4\n"), programSearch{path: []string{binaries}}, "was made by PostgreSQL 9.4, but this machine has PostgreSQL",
 		},
 		"directory with other files": {
-			file("thesis.txt", "mine"), search{path: []string{binaries}}, "is not empty and holds no PostgreSQL cluster",
+			file("thesis.txt", "mine"), programSearch{path: []string{binaries}}, "is not empty and holds no PostgreSQL cluster",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

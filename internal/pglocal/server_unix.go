@@ -16,7 +16,7 @@ import (
 
 const (
 	// steady is how long a server must run until its next restart uses the shortest pause again.
-	steady = time.Minute
+	steadyAfter = time.Minute
 	// Shortest and longest pause before a restart.
 	firstPause, longestPause = 100 * time.Millisecond, 10 * time.Second
 )
@@ -46,7 +46,7 @@ func (s *Server) postmaster() *postmaster {
 	return s.run
 }
 
-func start(ctx context.Context, o Options, find search) (*Server, error) {
+func start(ctx context.Context, o Options, find programSearch) (*Server, error) {
 	limited, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	c, err := newCluster(o)
@@ -70,7 +70,7 @@ func start(ctx context.Context, o Options, find search) (*Server, error) {
 
 func startError(err error) error { return fmt.Errorf("start the private PostgreSQL: %w", err) }
 
-func visit(ctx context.Context, o Options, find search) (*Server, error) {
+func visit(ctx context.Context, o Options, find programSearch) (*Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	c, err := newCluster(o)
@@ -116,7 +116,7 @@ func (c *cluster) ownersServer(ctx context.Context) *Server {
 }
 
 // open creates the cluster if there is none and starts or adopts its server.
-func (c *cluster) open(ctx context.Context, find search) (*Server, error) {
+func (c *cluster) open(ctx context.Context, find programSearch) (*Server, error) {
 	var err error
 	if c.owner, err = dataOwner(c.data); err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (c *cluster) open(ctx context.Context, find search) (*Server, error) {
 	if err := c.ensureCluster(ctx, find); err != nil {
 		return nil, err
 	}
-	run, err := c.bringUp(ctx, find)
+	run, err := c.adoptOrLaunch(ctx, find)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (c *cluster) open(ctx context.Context, find search) (*Server, error) {
 }
 
 // supervise restarts the server whenever it dies, until ctx ends. The pauses grow while it keeps dying.
-func (s *Server) supervise(ctx context.Context, c *cluster, find search) {
+func (s *Server) supervise(ctx context.Context, c *cluster, find programSearch) {
 	defer close(s.done)
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = firstPause, longestPause
@@ -151,7 +151,7 @@ func (s *Server) supervise(ctx context.Context, c *cluster, find search) {
 			return
 		}
 		s.log.Error("the private PostgreSQL has died; starting it again", "dir", c.data, "pid", run.pid)
-		if time.Since(began) > steady {
+		if time.Since(began) > steadyAfter {
 			pause.Reset()
 		}
 		if run = c.restart(ctx, find, pause); run == nil {
@@ -165,7 +165,7 @@ func (s *Server) supervise(ctx context.Context, c *cluster, find search) {
 
 // restart retries until the server runs again; nil if ctx ends first. It never creates a cluster: an empty database
 // would hide the loss of the data.
-func (c *cluster) restart(ctx context.Context, find search, pause *backoff.ExponentialBackOff) *postmaster {
+func (c *cluster) restart(ctx context.Context, find programSearch, pause *backoff.ExponentialBackOff) *postmaster {
 	for {
 		select {
 		case <-ctx.Done():
@@ -173,7 +173,7 @@ func (c *cluster) restart(ctx context.Context, find search, pause *backoff.Expon
 		case <-time.After(pause.NextBackOff()):
 		}
 		limited, cancel := context.WithTimeout(ctx, startLimit)
-		run, err := c.bringUp(limited, find)
+		run, err := c.adoptOrLaunch(limited, find)
 		cancel()
 		if err == nil {
 			return run

@@ -57,7 +57,7 @@ func (c *cluster) version() (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-func (c *cluster) ensureCluster(ctx context.Context, find search) error {
+func (c *cluster) ensureCluster(ctx context.Context, find programSearch) error {
 	_, err := c.version()
 	if !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -69,7 +69,7 @@ func (c *cluster) ensureCluster(ctx context.Context, find search) error {
 }
 
 // bringUp adopts the running server of the cluster, or starts one.
-func (c *cluster) bringUp(ctx context.Context, find search) (*postmaster, error) {
+func (c *cluster) adoptOrLaunch(ctx context.Context, find programSearch) (*postmaster, error) {
 	run, err := c.adopt(ctx)
 	if err != nil || run != nil {
 		return run, err
@@ -86,7 +86,7 @@ func (c *cluster) bringUp(ctx context.Context, find search) (*postmaster, error)
 
 // ask runs one query on its own connection, with a deadline: a SIGSTOPped server accepts connections but never
 // answers.
-func ask(ctx context.Context, socketDir, database string, query func(context.Context, *pgx.Conn) error) error {
+func queryOnce(ctx context.Context, socketDir, database string, query func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, databaseURL(socketDir, database))
@@ -98,7 +98,7 @@ func ask(ctx context.Context, socketDir, database string, query func(context.Con
 }
 
 func ensureDatabase(ctx context.Context, socketDir string) error {
-	err := ask(ctx, socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
+	err := queryOnce(ctx, socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
 		var exists bool
 		err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", databaseName).Scan(&exists)
 		if err != nil || exists {

@@ -7,9 +7,9 @@ import (
 )
 
 // medium adds a fault if a volume of an ISO, floppy or kernel is missing or has the wrong format.
-func (f *fit) medium(m fleet.Medium) {
+func (f *faultCheck) checkMedium(m fleet.Medium) {
 	at := "spec." + m.Field
-	if !f.pool(m.PoolID, at+".poolId") || m.Kind == fleet.MediumFolder || !f.volume(m.Volref, at+".volume") {
+	if !f.isPoolReady(m.PoolID, at+".poolId") || m.Kind == fleet.MediumFolder || !f.hasVolume(m.Volref, at+".volume") {
 		return // the host checks a folder when it executes the job
 	}
 	switch v := f.host.Volumes[m.Volref]; {
@@ -23,7 +23,7 @@ func (f *fit) medium(m fleet.Medium) {
 }
 
 // device adds a fault if the host cannot give this device to the VM.
-func (f *fit) device(d fleet.VMHostDevice, at string) {
+func (f *faultCheck) checkDevice(d fleet.VMHostDevice, at string) {
 	kind, _ := d.Kind()
 	switch has, ok := f.host.Devices[d.Device]; {
 	case d.HostID != "" && d.HostID != f.host.ID:
@@ -37,9 +37,9 @@ func (f *fit) device(d fleet.VMHostDevice, at string) {
 	case kind.Shared:
 	case has.VM != "":
 		f.add(at, "device "+d.Device+" is in use", "%s of %s is already assigned to the VM %s.", d.Device, f.host.Name, has.VM)
-	case has.Busy != "":
-		f.add(at, "disk "+d.Device+" is in use", "%s uses %s itself: the disk is %s. Release the disk on the host first.", f.host.Name, d.Device, has.Busy)
-	case has.Stays:
+	case has.HostUse != "":
+		f.add(at, "disk "+d.Device+" is in use", "%s uses %s itself: the disk is %s. Release the disk on the host first.", f.host.Name, d.Device, has.HostUse)
+	case has.NoIOMMUGroup:
 		f.add(at, "no IOMMU group for device "+d.Device, "%s cannot pass through %s: the device has no IOMMU group. Switch the IOMMU on in the firmware and in the kernel (intel_iommu=on).", f.host.Name, d.Device)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // NICs is the capacity of a host device for NICs that need it exclusively: a virtual function, or the device itself.
-type NICs struct {
+type NICCapacity struct {
 	Device    string
 	Functions bool // the unit is a virtual function; else the whole device, for one NIC
 	Total     int
@@ -19,18 +19,18 @@ type NICs struct {
 
 // taken is the number of unavailable units. Most running guests are among the allocated VMs; Used exceeds Allocated
 // only if unmanaged guests run.
-func (c NICs) taken() int { return max(c.Used, c.Allocated) }
+func (c NICCapacity) unavailable() int { return max(c.Used, c.Allocated) }
 
 // exclusiveNICs adds a fault at the first NIC that exceeds the capacity of its device.
-func (f *fit) exclusiveNICs(nics []fleet.NIC) {
-	wanted := map[*NICs]int{}
+func (f *faultCheck) checkExclusiveNICs(nics []fleet.NIC) {
+	wanted := map[*NICCapacity]int{}
 	for i, n := range nics {
 		c := f.host.NICs[n.NetworkID]
 		if c == nil || n.NetworkID == "" {
 			continue
 		}
 		wanted[c]++
-		if wanted[c] != c.Total-min(c.taken(), c.Total)+1 {
+		if wanted[c] != c.Total-min(c.unavailable(), c.Total)+1 {
 			continue
 		}
 		at, name := fmt.Sprintf("spec.nics[%d].network", i), f.host.Name
@@ -38,7 +38,7 @@ func (f *fit) exclusiveNICs(nics []fleet.NIC) {
 		case c.Functions && c.Total == 0:
 			f.add(at, "no virtual functions in network "+n.Network, "The device %s of %s has no virtual functions.", c.Device, name)
 		case c.Functions:
-			f.add(at, "no free virtual function in network "+n.Network, "No free virtual function of %s on %s: %d of %d are used%s.", c.Device, name, min(c.Total, c.taken()+wanted[c]-1), c.Total, c.users(wanted[c]-1))
+			f.add(at, "no free virtual function in network "+n.Network, "No free virtual function of %s on %s: %d of %d are used%s.", c.Device, name, min(c.Total, c.unavailable()+wanted[c]-1), c.Total, c.users(wanted[c]-1))
 		default:
 			f.add(at, "no free device in network "+n.Network, "The device %s of %s is for one NIC alone and is used%s.", c.Device, name, c.users(wanted[c]-1))
 		}
@@ -46,7 +46,7 @@ func (f *fit) exclusiveNICs(nics []fleet.NIC) {
 }
 
 // users names the VMs that use the capacity; own is the number of other NICs of the same VM.
-func (c NICs) users(own int) string {
+func (c NICCapacity) users(own int) string {
 	names := c.By
 	const most = 3
 	if more := len(names) - most; more > 0 {
@@ -69,8 +69,8 @@ func (c NICs) users(own int) string {
 }
 
 // portGroup adds a fault if the host cannot enforce the limits of the NIC's port group.
-func (f *fit) portGroup(i int, n fleet.NIC) {
-	if why, lacks := f.host.Lacks[fleet.NICLimitIn]; lacks && f.host.Limited[i] {
+func (f *faultCheck) checkPortGroup(i int, n fleet.NIC) {
+	if why, lacks := f.host.Unsupported[fleet.NICLimitIn]; lacks && f.host.BandwidthLimited[i] {
 		f.add(fmt.Sprintf("spec.nics[%d].portGroup", i), "no support for the limits of port group "+n.PortGroup,
 			"%s cannot enforce the limits of port group %s. %s", f.host.Name, n.PortGroup, why)
 	}

@@ -21,12 +21,12 @@ func TestExclusiveNICsNeedFreeCapacity(t *testing.T) {
 	}
 	vfs := func(total, used, allocated int, by ...string) func(*placement.Host) {
 		return func(h *placement.Host) {
-			c := &placement.NICs{Device: "eth4", Functions: true, Total: total, Used: used, Allocated: allocated, By: by}
-			h.NICs = map[fleet.NetworkID]*placement.NICs{"fast": c, "also": c}
+			c := &placement.NICCapacity{Device: "eth4", Functions: true, Total: total, Used: used, Allocated: allocated, By: by}
+			h.NICs = map[fleet.NetworkID]*placement.NICCapacity{"fast": c, "also": c}
 		}
 	}
 	device := func(h *placement.Host) {
-		h.NICs = map[fleet.NetworkID]*placement.NICs{"fast": {Device: "eth5", Total: 1, Allocated: 1, By: []string{"web-1"}}}
+		h.NICs = map[fleet.NetworkID]*placement.NICCapacity{"fast": {Device: "eth5", Total: 1, Allocated: 1, By: []string{"web-1"}}}
 	}
 	const field = "spec.nics[0].network"
 	for name, c := range map[string]struct {
@@ -51,7 +51,7 @@ func TestExclusiveNICsNeedFreeCapacity(t *testing.T) {
 		"a host without exclusive NICs":   {on("fast"), func(*placement.Host) {}, "", "", ""},
 	} {
 		s, h := spec(c.spec), host("a", 8192, 0, c.host)
-		faults := placement.Fit(s, h)
+		faults := placement.Faults(s, h)
 		switch {
 		case c.field == "" && len(faults) > 0:
 			t.Errorf("%s: %v", name, faults)

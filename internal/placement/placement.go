@@ -26,39 +26,39 @@ type Host struct {
 	Taints        []string
 	Firmwares     []fleet.Firmware
 	HugePages     []fleet.HugePages
-	Parts         []string          // VM features that the host's agent supports
-	Lacks         map[string]string // unsupported features, with the reason as a sentence
+	AgentFields         []string          // VM features that the host's agent supports
+	Unsupported         map[string]string // unsupported features, with the reason as a sentence
 	Devices       map[string]Device // devices of the spec that the host has
-	NoModel       bool              // the host does not support the spec's CPU model
+	LacksCPUModel       bool              // the host does not support the spec's CPU model
 	Networks      []string          // active networks and bridges: "libvirt:<name>", "bridge:<device>"
 	Pools         map[fleet.PoolID]Pool
 	Volumes       map[fleet.Volref]fleet.Volume // volumes of the spec that exist on the host
-	Apart         map[fleet.Volref]string       // shared volumes of local pools, with the other host's VM that uses the volume
+	SharedElsewhere         map[fleet.Volref]string       // shared volumes of local pools, with the other host's VM that uses the volume
 	Images        map[int]Image                 // library images of the spec's disks, by disk index
 	// Networks whose NICs need an exclusive device; networks on one device share the value.
-	NICs       map[fleet.NetworkID]*NICs
-	Limited    map[int]bool // NICs of the spec, by index, whose port group limits bandwidth
+	NICs       map[fleet.NetworkID]*NICCapacity
+	BandwidthLimited    map[int]bool // NICs of the spec, by index, whose port group limits bandwidth
 	Overcommit bool         // pools, memory and processors may be overcommitted
 	Labels     map[string]string
-	Rules      *Ruling // the host's relation to the VM's placement rules; nil: rules are not checked
+	Rules      *HostRules // the host's relation to the VM's placement rules; nil: rules are not checked
 }
 
 // Device is a host device for passthrough.
 type Device struct {
 	VM    string // the VM that has the device; empty: none
-	Stays bool   // the device cannot be passed through: no IOMMU group
+	NoIOMMUGroup bool   // the device cannot be passed through: no IOMMU group
 
 	VMs, Max int    // for a shareable device: the number of VMs that have one, and the limit
-	Busy     string // the host's own use, as the end of "the disk is …"; empty: none
+	HostUse     string // the host's own use, as the end of "the disk is …"; empty: none
 }
 
 // Image is a version of a library image and its availability on a host.
 type Image struct {
 	Name          string
 	CapacityBytes int64
-	Why           string // why the host cannot use the image, as a sentence; empty: it can
+	Unusable           string // why the host cannot use the image, as a sentence; empty: it can
 	Plain         string // Why without the host's name
-	Later         bool   // the image must be copied to the host first
+	NeedsCopy         bool   // the image must be copied to the host first
 }
 
 // Pool is a pool on one host.
@@ -91,7 +91,7 @@ type Fault struct {
 	Message string // names the host, and includes the host's error text
 	// A phrase without host name and error text, equal for all hosts with the same fault: "no UEFI firmware".
 	Plain string
-	Room  bool // a pool or the host is too small; Host.Overcommit permits the VM anyway
+	Overcommittable  bool // a pool or the host is too small; Host.Overcommit permits the VM anyway
 }
 
 // Place chooses among the fitting hosts. It prefers the fewest broken preferred rules, then a host that needs no
@@ -100,11 +100,11 @@ func Place(spec fleet.VMSpec, hosts []Host) Choice {
 	var c Choice
 	for i := range hosts {
 		h := &hosts[i]
-		if fault := refuse(spec, *h); fault != nil {
+		if fault := firstFault(spec, *h); fault != nil {
 			c.Refused = append(c.Refused, Refusal{h.ID, h.Name, *fault})
 			continue
 		}
-		if c.Host == nil || cmp.Or(len(c.Host.Strains(spec.Rules))-len(h.Strains(spec.Rules)), c.Host.later()-h.later(), cmp.Compare(h.free(), c.Host.free()), strings.Compare(c.Host.Name, h.Name)) > 0 {
+		if c.Host == nil || cmp.Or(len(c.Host.BrokenPreferences(spec.Rules))-len(h.BrokenPreferences(spec.Rules)), c.Host.copiesNeeded()-h.copiesNeeded(), cmp.Compare(h.freeMemoryMiB(), c.Host.freeMemoryMiB()), strings.Compare(c.Host.Name, h.Name)) > 0 {
 			c.Host = h
 		}
 	}
@@ -113,9 +113,9 @@ func Place(spec fleet.VMSpec, hosts []Host) Choice {
 }
 
 // later is 1 if an image must be copied to the host first.
-func (h Host) later() int {
+func (h Host) copiesNeeded() int {
 	for _, image := range h.Images {
-		if image.Later {
+		if image.NeedsCopy {
 			return 1
 		}
 	}
@@ -131,7 +131,7 @@ func (c Choice) Why(limit int) string {
 	for i, r := range c.Refused {
 		parts[i] = r.HostName + ": " + strings.TrimSuffix(r.Message, ".")
 	}
-	return why(parts, limit)
+	return noHostReason(parts, limit)
 }
 
 // WhyPlain is Why for users who may not see hosts: the number of hosts by reason, the most frequent reason first.
@@ -150,31 +150,31 @@ func (c Choice) WhyPlain(limit int) string {
 			parts[i] = fmt.Sprintf("%d hosts: %s", lack[plain], plain)
 		}
 	}
-	return why(parts, limit)
+	return noHostReason(parts, limit)
 }
 
-func why(parts []string, limit int) string {
+func noHostReason(parts []string, limit int) string {
 	if more := len(parts) - limit; more > 0 {
 		parts = append(parts[:limit:limit], fmt.Sprintf("and %d more", more))
 	}
 	return "No host can take this VM. " + strings.Join(parts, "; ") + "."
 }
 
-func refuse(spec fleet.VMSpec, h Host) *Fault {
-	if faults := Fit(spec, h); len(faults) > 0 {
+func firstFault(spec fleet.VMSpec, h Host) *Fault {
+	if faults := Faults(spec, h); len(faults) > 0 {
 		return &faults[0]
 	}
-	if faults := Uncommitted(spec, h); len(faults) > 0 {
+	if faults := OvercommitFaults(spec, h); len(faults) > 0 {
 		return &faults[0]
 	}
-	return Unreserved(spec, h)
+	return ReservedCPUFault(spec, h)
 }
 
 // Fit lists the VM's faults on this host, each at the VM's field that causes it. It does not check committed memory
 // and processors: call Uncommitted too.
-func Fit(spec fleet.VMSpec, h Host) []Fault {
-	f := fit{host: h}
-	if f.unavailable(); len(f.faults) > 0 {
+func Faults(spec fleet.VMSpec, h Host) []Fault {
+	f := faultCheck{host: h}
+	if f.checkHostOnline(); len(f.faults) > 0 {
 		return f.faults
 	}
 	if int64(spec.MemoryMiB) > h.MemoryMiB {
@@ -184,66 +184,66 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 		firmware := strings.ToUpper(string(spec.Firmware))
 		f.add("spec.firmware", "no "+firmware+" firmware", "%s has no %s firmware.", h.Name, firmware)
 	}
-	f.hugePages(spec)
-	if model := spec.NamedModel(); model != "" && h.NoModel {
+	f.checkHugePages(spec)
+	if model := spec.NamedModel(); model != "" && h.LacksCPUModel {
 		f.add("spec.cpu.model", "no CPU model "+model, "%s does not support the CPU model %s. The host's page lists the supported models.", h.Name, model)
 	}
-	f.rules(spec)
-	f.parts(spec)
+	f.checkRules(spec)
+	f.checkFields(spec)
 	for i, d := range spec.Disks {
-		f.disk(d, fmt.Sprintf("spec.disks[%d]", i))
-		f.image(i, d, fmt.Sprintf("spec.disks[%d]", i))
+		f.checkDisk(d, fmt.Sprintf("spec.disks[%d]", i))
+		f.checkImage(i, d, fmt.Sprintf("spec.disks[%d]", i))
 	}
 	for _, m := range spec.Media() {
-		f.medium(m)
+		f.checkMedium(m)
 	}
 	for i, d := range spec.HostDevices {
-		f.device(d, fmt.Sprintf("spec.hostDevices[%d].device", i))
+		f.checkDevice(d, fmt.Sprintf("spec.hostDevices[%d].device", i))
 	}
 	for i, n := range spec.NICs {
-		f.nic(n, fmt.Sprintf("spec.nics[%d]", i))
-		f.portGroup(i, n)
+		f.checkNIC(n, fmt.Sprintf("spec.nics[%d]", i))
+		f.checkPortGroup(i, n)
 	}
-	f.exclusiveNICs(spec.NICs)
-	f.room(spec.Disks)
+	f.checkExclusiveNICs(spec.NICs)
+	f.checkSpace(spec.Disks)
 	return f.faults
 }
 
 // FitDisks lists the faults of these disks on this host.
-func FitDisks(disks []fleet.Disk, h Host) []Fault {
-	f := fit{host: h}
-	if f.unavailable(); len(f.faults) > 0 {
+func DiskFaults(disks []fleet.Disk, h Host) []Fault {
+	f := faultCheck{host: h}
+	if f.checkHostOnline(); len(f.faults) > 0 {
 		return f.faults
 	}
 	for i, d := range disks {
-		f.disk(d, fmt.Sprintf("spec.disks[%d]", i))
+		f.checkDisk(d, fmt.Sprintf("spec.disks[%d]", i))
 	}
-	f.room(disks)
+	f.checkSpace(disks)
 	return f.faults
 }
 
 // FitParts lists the VM features in the spec that this host does not support.
-func FitParts(spec fleet.VMSpec, h Host) []Fault {
-	f := fit{host: h}
-	f.parts(spec)
+func FieldFaults(spec fleet.VMSpec, h Host) []Fault {
+	f := faultCheck{host: h}
+	f.checkFields(spec)
 	return f.faults
 }
 
-type fit struct {
+type faultCheck struct {
 	host   Host
 	faults []Fault
 }
 
-func (f *fit) add(field, plain, format string, args ...any) {
+func (f *faultCheck) add(field, plain, format string, args ...any) {
 	f.faults = append(f.faults, Fault{Field: field, Plain: plain, Message: fmt.Sprintf(format, args...)})
 }
 
-func (f *fit) parts(spec fleet.VMSpec) {
-	for _, p := range spec.Used() {
-		why, lacks := f.host.Lacks[p.Name]
-		whyValue, lacksValue := f.host.Lacks[p.Name+"="+p.Value]
+func (f *faultCheck) checkFields(spec fleet.VMSpec) {
+	for _, p := range spec.UsedFields() {
+		why, lacks := f.host.Unsupported[p.Name]
+		whyValue, lacksValue := f.host.Unsupported[p.Name+"="+p.Value]
 		switch {
-		case !slices.Contains(f.host.Parts, p.Name):
+		case !slices.Contains(f.host.AgentFields, p.Name):
 			f.add("spec."+p.At, "an agent that is too old for "+p.Type, "The agent of %s is too old for this: %s. Update the agent.", f.host.Name, p.Type)
 		case lacksValue:
 			f.add("spec."+p.At, "no "+p.Type+" "+p.Value, "%s does not support this %s: %s. %s", f.host.Name, p.Type, p.Value, whyValue)
@@ -255,7 +255,7 @@ func (f *fit) parts(spec fleet.VMSpec) {
 
 // hugePages adds a fault if the host has fewer huge pages than the VM's memory needs. Free pages are not checked:
 // they change with running guests.
-func (f *fit) hugePages(spec fleet.VMSpec) {
+func (f *faultCheck) checkHugePages(spec fleet.VMSpec) {
 	size := int64(spec.Memory.HugePageKiB)
 	if size <= 0 {
 		return
@@ -271,7 +271,7 @@ func (f *fit) hugePages(spec fleet.VMSpec) {
 	}
 }
 
-func (f *fit) unavailable() {
+func (f *faultCheck) checkHostOnline() {
 	switch h := f.host; h.Phase {
 	case fleet.HostOnline:
 	case fleet.HostDegraded:
@@ -285,15 +285,15 @@ func (f *fit) unavailable() {
 	}
 }
 
-func (f *fit) disk(d fleet.Disk, at string) {
+func (f *faultCheck) checkDisk(d fleet.Disk, at string) {
 	// A degraded pool takes no disks, but its ISOs and images can still be read.
-	if p := f.host.Pools[d.PoolID]; f.pool(d.PoolID, at+".poolId") && p.Error != "" {
+	if p := f.host.Pools[d.PoolID]; f.isPoolReady(d.PoolID, at+".poolId") && p.Error != "" {
 		f.add(at+".poolId", "pool "+p.Name+" is degraded", "Pool %s is degraded on %s: %s", p.Name, f.host.Name, p.Error)
 	}
-	if d.Existing && f.host.Pools[d.PoolID].State == fleet.PoolActive && f.volume(d.Ref(), at+".volume") {
-		f.existing(d, at+".volume")
+	if d.Existing && f.host.Pools[d.PoolID].State == fleet.PoolActive && f.hasVolume(d.Ref(), at+".volume") {
+		f.checkExistingVolume(d, at+".volume")
 	}
-	if d.Image == nil || !f.pool(d.Image.PoolID, at+".image.poolId") || !f.volume(*d.Image, at+".image.volume") {
+	if d.Image == nil || !f.isPoolReady(d.Image.PoolID, at+".image.poolId") || !f.hasVolume(*d.Image, at+".image.volume") {
 		return
 	}
 	switch image := f.host.Volumes[*d.Image]; {
@@ -305,32 +305,32 @@ func (f *fit) disk(d fleet.Disk, at string) {
 }
 
 // existing adds a fault if an existing volume cannot be this disk.
-func (f *fit) existing(d fleet.Disk, at string) {
+func (f *faultCheck) checkExistingVolume(d fleet.Disk, at string) {
 	switch v := f.host.Volumes[d.Ref()]; {
 	case d.Shareable && !v.IsShareable():
 		f.add(at, fmt.Sprintf("volume %q is not raw", d.Volume), "%s is not a raw volume. Several VMs can share only a raw volume.", d.Volume)
 	case !d.Shareable && v.Format != fleet.FormatLUN:
 		f.add(at, fmt.Sprintf("volume %q is no LUN", d.Volume), "%s is not a LUN. Only a LUN can be attached as a disk.", d.Volume)
-	case f.host.Apart[d.Ref()] != "":
+	case f.host.SharedElsewhere[d.Ref()] != "":
 		f.add(at, fmt.Sprintf("volume %q is another host's", d.Volume), "%s is shared with the VM %s on another host than %s, and pool %s is local to each host. Choose the other VM's host, or a shared pool.",
-			d.Volume, f.host.Apart[d.Ref()], f.host.Name, f.host.Pools[d.PoolID].Name)
+			d.Volume, f.host.SharedElsewhere[d.Ref()], f.host.Name, f.host.Pools[d.PoolID].Name)
 	}
 }
 
 // image adds a fault if the host cannot create the disk from a library image.
-func (f *fit) image(i int, d fleet.Disk, at string) {
+func (f *faultCheck) checkImage(i int, d fleet.Disk, at string) {
 	image, listed := f.host.Images[i]
 	switch {
 	case !listed:
-	case image.Why != "":
-		f.add(at+".imageId", image.Plain, "%s", image.Why)
+	case image.Unusable != "":
+		f.add(at+".imageId", image.Plain, "%s", image.Unusable)
 	case d.SizeBytes != 0 && d.SizeBytes < image.CapacityBytes:
 		f.add(at+".sizeBytes", fmt.Sprintf("image %q is larger than the disk", image.Name), "The image %s has %d bytes; give 0 or at least as many.", image.Name, image.CapacityBytes)
 	}
 }
 
 // room adds a fault at the first new disk of each pool that could not hold all volumes at their full size.
-func (f *fit) room(disks []fleet.Disk) {
+func (f *faultCheck) checkSpace(disks []fleet.Disk) {
 	wanted := map[fleet.PoolID]int64{}
 	for i, d := range disks {
 		size := d.SizeBytes
@@ -347,14 +347,14 @@ func (f *fit) room(disks []fleet.Disk) {
 			continue
 		}
 		f.faults = append(f.faults, Fault{
-			Field: fmt.Sprintf("spec.disks[%d].sizeBytes", i), Room: true, Plain: "no room for " + fleet.Bytes(size) + " in pool " + p.Name,
+			Field: fmt.Sprintf("spec.disks[%d].sizeBytes", i), Overcommittable: true, Plain: "no room for " + fleet.Bytes(size) + " in pool " + p.Name,
 			Message: fmt.Sprintf("Pool %s on %s has %s not provisioned to volumes, and the new disks may grow to %s.", p.Name, f.host.Name, fleet.Bytes(max(0, p.FreeBytes)), fleet.Bytes(size)),
 		})
 	}
 }
 
 // pool reports whether the pool is ready on the host. If not, it adds a fault with the host's error text.
-func (f *fit) pool(id fleet.PoolID, field string) bool {
+func (f *faultCheck) isPoolReady(id fleet.PoolID, field string) bool {
 	p, ok := f.host.Pools[id]
 	state := strings.ToLower(p.State.Word())
 	switch {
@@ -372,7 +372,7 @@ func (f *fit) pool(id fleet.PoolID, field string) bool {
 	return false
 }
 
-func (f *fit) volume(ref fleet.Volref, field string) bool {
+func (f *faultCheck) hasVolume(ref fleet.Volref, field string) bool {
 	_, ok := f.host.Volumes[ref]
 	if !ok {
 		pool := f.host.Pools[ref.PoolID].Name
@@ -381,7 +381,7 @@ func (f *fit) volume(ref fleet.Volref, field string) bool {
 	return ok
 }
 
-func (f *fit) nic(n fleet.NIC, at string) {
+func (f *faultCheck) checkNIC(n fleet.NIC, at string) {
 	switch {
 	case n.Network != "" && !slices.Contains(f.host.Networks, "libvirt:"+n.Network):
 		f.add(at+".network", fmt.Sprintf("no active network %q", n.Network), "%s has no active network %q.", f.host.Name, n.Network)

@@ -96,7 +96,7 @@ func TestFaultNamesFieldAndReason(t *testing.T) {
 		"no network":              {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"bridge:br0", "bridge:default"} }), "spec.nics[0].network", `"default"`},
 		"no bridge":               {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"libvirt:default"} }), "spec.nics[1].bridge", `"br0"`},
 	} {
-		faults := placement.Fit(c.spec, c.host)
+		faults := placement.Faults(c.spec, c.host)
 		if len(faults) == 0 || faults[0].Field != c.field || !strings.Contains(faults[0].Message, c.message) {
 			t.Errorf("%s: %v, want %q at %s", name, faults, c.message, c.field)
 		}
@@ -113,7 +113,7 @@ func TestFaultNamesFieldAndReason(t *testing.T) {
 func TestOvercommitAllowedOnNamedHost(t *testing.T) {
 	t.Parallel()
 	full := host("a", 4096, 4096)
-	if faults := placement.Fit(spec(), full); len(faults) != 0 {
+	if faults := placement.Faults(spec(), full); len(faults) != 0 {
 		t.Errorf("named: %v", faults)
 	}
 	if choice := placement.Place(spec(), []placement.Host{full}); choice.Host != nil || !strings.Contains(choice.Why(1), "has 0 MiB of memory left of") {
@@ -163,16 +163,16 @@ func TestUnsupportedFeaturesRefused(t *testing.T) {
 		host placement.Host
 		want []string
 	}{
-		"all features":                  {wants, host("a", 8192, 0, func(h *placement.Host) { h.Parts = fleet.PartNames() }), nil},
+		"all features":                  {wants, host("a", 8192, 0, func(h *placement.Host) { h.AgentFields = fleet.OptionalFieldNames() }), nil},
 		"older agent":                   {wants, host("a", 8192, 0), []string{"spec.display.keyboard", "spec.security.tpm"}},
 		"older agent, no features used": {spec(), host("a", 8192, 0), nil},
-		"agent that knows one feature":  {wants, host("a", 8192, 0, func(h *placement.Host) { h.Parts = []string{"security.tpm"} }), []string{"spec.display.keyboard"}},
+		"agent that knows one feature":  {wants, host("a", 8192, 0, func(h *placement.Host) { h.AgentFields = []string{"security.tpm"} }), []string{"spec.display.keyboard"}},
 		"host that lacks a feature": {wants, host("a", 8192, 0, func(h *placement.Host) {
-			h.Parts, h.Lacks = fleet.PartNames(), map[string]string{"security.tpm": "swtpm is missing.", "devices.vsock": "-"}
+			h.AgentFields, h.Unsupported = fleet.OptionalFieldNames(), map[string]string{"security.tpm": "swtpm is missing.", "devices.vsock": "-"}
 		}), []string{"spec.security.tpm"}},
 	} {
 		var got []string
-		for _, f := range placement.Fit(c.spec, c.host) {
+		for _, f := range placement.Faults(c.spec, c.host) {
 			got = append(got, f.Field)
 			if !strings.Contains(f.Message, "Update the agent") && !strings.Contains(f.Message, "swtpm is missing.") {
 				t.Errorf("%s: %q lacks an instruction", name, f.Message)
@@ -188,7 +188,7 @@ func TestUnsupportedFeaturesRefused(t *testing.T) {
 func TestTooFewHugePagesRefused(t *testing.T) {
 	t.Parallel()
 	h := host("a", 8192, 0, func(h *placement.Host) {
-		h.Parts = fleet.PartNames()
+		h.AgentFields = fleet.OptionalFieldNames()
 		h.HugePages = []fleet.HugePages{{SizeKiB: 2048, Total: 512}, {SizeKiB: 1 << 20}}
 	})
 	for what, c := range map[string]struct {
@@ -201,7 +201,7 @@ func TestTooFewHugePagesRefused(t *testing.T) {
 		"no pages of this size": {1024, 1 << 20, "a has no huge pages of 1048576 KiB."},
 		"unknown size":          {1024, 4096, "a has no huge pages of 4096 KiB."},
 	} {
-		faults := placement.Fit(spec(func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.HugePageKiB = c.mib, c.page }), h)
+		faults := placement.Faults(spec(func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.HugePageKiB = c.mib, c.page }), h)
 		switch {
 		case c.message == "" && len(faults) == 0:
 		case len(faults) != 1 || faults[0].Field != "spec.memory.hugePageKiB" || faults[0].Message != c.message:

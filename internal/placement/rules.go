@@ -8,50 +8,50 @@ import (
 )
 
 // Ruling is the state of one host for checking a VM's placement rules.
-type Ruling struct {
+type HostRules struct {
 	Labels  map[string]string // of the host
 	Taints  []string          // of the host
-	Mates   []Mates           // for each rule of the VM, in order
-	Shunned []string          // names of VMs on the host whose rules exclude the VM to place
-	Self    fleet.Meta        // name and labels of the VM to place
+	Matches   []RuleMatches           // for each rule of the VM, in order
+	ExcludedBy []string          // names of VMs on the host whose rules exclude the VM to place
+	VM    fleet.Meta        // name and labels of the VM to place
 }
 
 // Mates counts the other VMs that match a rule.
-type Mates struct {
-	Here, All int    // on this host, and on all hosts
+type RuleMatches struct {
+	OnHost, InFleet int    // on this host, and on all hosts
 	Name      string // one of the VMs here
 }
 
 // breaks returns how the host breaks rule i: a sentence, and a phrase without the host's name. Both are empty if the
 // host satisfies the rule.
-func (h Host) breaks(i int, r fleet.PlacementRule) (why, plain string) {
+func (h Host) ruleBreak(i int, r fleet.PlacementRule) (why, plain string) {
 	if h.Rules == nil {
 		return "", ""
 	}
 	if r.OnHosts() {
-		if r.Names(h.Name, h.Rules.Labels) != r.Apart {
+		if r.Matches(h.Name, h.Rules.Labels) != r.Apart {
 			return "", ""
 		}
-		return "The VM " + r.Says() + ".", "the VM " + r.Plain()
+		return "The VM " + r.Text() + ".", "the VM " + r.TextWithoutHosts()
 	}
-	m := h.Rules.Mates[i]
+	m := h.Rules.Matches[i]
 	switch {
-	case r.Apart && m.Here > 0:
+	case r.Apart && m.OnHost > 0:
 		also := ""
-		if m.Here > 1 {
-			also = fmt.Sprintf(" and %d more", m.Here-1)
+		if m.OnHost > 1 {
+			also = fmt.Sprintf(" and %d more", m.OnHost-1)
 		}
-		return fmt.Sprintf("%s has %s%s, and the VM %s.", h.Name, m.Name, also, r.Says()), "the VM " + r.Says()
-	case !r.Apart && m.Here == 0 && m.All > 0:
-		return fmt.Sprintf("%s has no such VM, and the VM %s.", h.Name, r.Says()), "the VM " + r.Says()
-	case !r.Apart && m.All == 0 && !r.Names(h.Rules.Self.Name, h.Rules.Self.Labels):
-		return fmt.Sprintf("The VM %s, and there is no such VM in the project.", r.Says()), "the VM " + r.Says() + ", and there is no such VM"
+		return fmt.Sprintf("%s has %s%s, and the VM %s.", h.Name, m.Name, also, r.Text()), "the VM " + r.Text()
+	case !r.Apart && m.OnHost == 0 && m.InFleet > 0:
+		return fmt.Sprintf("%s has no such VM, and the VM %s.", h.Name, r.Text()), "the VM " + r.Text()
+	case !r.Apart && m.InFleet == 0 && !r.Matches(h.Rules.VM.Name, h.Rules.VM.Labels):
+		return fmt.Sprintf("The VM %s, and there is no such VM in the project.", r.Text()), "the VM " + r.Text() + ", and there is no such VM"
 	}
 	return "", ""
 }
 
 // rules adds faults for taints that the VM does not tolerate and for required rules that the host breaks.
-func (f *fit) rules(spec fleet.VMSpec) {
+func (f *faultCheck) checkRules(spec fleet.VMSpec) {
 	if f.host.Rules == nil {
 		return
 	}
@@ -59,11 +59,11 @@ func (f *fit) rules(spec fleet.VMSpec) {
 		f.add("hostId", "reserved for other VMs by a taint", "%s has the taint %s, which the VM does not tolerate.", f.host.Name, strings.Join(bad, ", "))
 	}
 	for i, r := range spec.Rules {
-		if why, plain := f.host.breaks(i, r); why != "" && !r.Preferred {
+		if why, plain := f.host.ruleBreak(i, r); why != "" && !r.Preferred {
 			f.add(fmt.Sprintf("spec.rules[%d].name", i), plain, "%s", why)
 		}
 	}
-	if by := f.host.Rules.Shunned; len(by) > 0 {
+	if by := f.host.Rules.ExcludedBy; len(by) > 0 {
 		more := ""
 		if len(by) > 1 {
 			more = fmt.Sprintf(" and %d more", len(by)-1)
@@ -73,10 +73,10 @@ func (f *fit) rules(spec fleet.VMSpec) {
 }
 
 // Strains returns the preferred rules that the host breaks, as text.
-func (h Host) Strains(all []fleet.PlacementRule) (out []string) {
+func (h Host) BrokenPreferences(all []fleet.PlacementRule) (out []string) {
 	for i, r := range all {
-		if why, _ := h.breaks(i, r); why != "" && r.Preferred {
-			out = append(out, strings.TrimSuffix(r.Says(), "."))
+		if why, _ := h.ruleBreak(i, r); why != "" && r.Preferred {
+			out = append(out, strings.TrimSuffix(r.Text(), "."))
 		}
 	}
 	return out
@@ -84,11 +84,11 @@ func (h Host) Strains(all []fleet.PlacementRule) (out []string) {
 
 // Broken returns the indexes of the required rules that the VM's host breaks. An affinity rule is not broken when
 // none of the VMs that it names exists.
-func Broken(all []fleet.PlacementRule, h Host) []int {
+func BrokenRequired(all []fleet.PlacementRule, h Host) []int {
 	out := []int{}
 	for i, r := range all {
-		unmatched := !r.OnHosts() && !r.Apart && h.Rules != nil && h.Rules.Mates[i].All == 0
-		if why, _ := h.breaks(i, r); why != "" && !r.Preferred && !unmatched {
+		unmatched := !r.OnHosts() && !r.Apart && h.Rules != nil && h.Rules.Matches[i].InFleet == 0
+		if why, _ := h.ruleBreak(i, r); why != "" && !r.Preferred && !unmatched {
 			out = append(out, i)
 		}
 	}

@@ -10,24 +10,24 @@ import (
 )
 
 // ruled returns a host with a Ruling.
-func ruled(name string, memoryMiB int64, labels map[string]string, mates ...placement.Mates) placement.Host {
-	h := host(name, memoryMiB, 0, func(h *placement.Host) { h.Labels, h.Parts = labels, fleet.PartNames() })
-	h.Rules = &placement.Ruling{Labels: labels, Mates: mates, Self: fleet.Meta{Name: "new", Labels: map[string]string{"tier": "web"}}}
+func ruled(name string, memoryMiB int64, labels map[string]string, mates ...placement.RuleMatches) placement.Host {
+	h := host(name, memoryMiB, 0, func(h *placement.Host) { h.Labels, h.AgentFields = labels, fleet.OptionalFieldNames() })
+	h.Rules = &placement.HostRules{Labels: labels, Matches: mates, VM: fleet.Meta{Name: "new", Labels: map[string]string{"tier": "web"}}}
 	return h
 }
 
 func TestRulesRefuseAndPrefer(t *testing.T) {
 	t.Parallel()
 	web := fleet.PlacementRule{Of: fleet.RuleVMLabels, Name: "tier=web"}
-	apart, db, gone := web, fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"}, placement.Mates{}
+	apart, db, gone := web, fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"}, placement.RuleMatches{}
 	apart.Apart = true
 	preferred := func(r fleet.PlacementRule) fleet.PlacementRule { r.Preferred = true; return r }
 	on := fleet.PlacementRule{Of: fleet.RuleHost, Name: "b"}
 	off := on
 	off.Apart = true
 	racks := fleet.PlacementRule{Of: fleet.RuleHostLabels, Name: "rack=4, ssd"}
-	one := func(name string) placement.Mates { return placement.Mates{Here: 1, All: 2, Name: name} }
-	shunned := func(h placement.Host, by ...string) placement.Host { h.Rules.Shunned = by; return h }
+	one := func(name string) placement.RuleMatches { return placement.RuleMatches{OnHost: 1, InFleet: 2, Name: name} }
+	shunned := func(h placement.Host, by ...string) placement.Host { h.Rules.ExcludedBy = by; return h }
 	for name, c := range map[string]struct {
 		rules   []fleet.PlacementRule
 		hosts   []placement.Host
@@ -35,11 +35,11 @@ func TestRulesRefuseAndPrefer(t *testing.T) {
 		message string // of the refusals
 	}{
 		"apart":                            {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, gone)}, "b", "a has web-1, and the VM must be apart from VMs with tier=web"},
-		"apart from several":               {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, placement.Mates{Here: 3, All: 3, Name: "web-1"})}, "", "web-1 and 2 more"},
+		"apart from several":               {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, placement.RuleMatches{OnHost: 3, InFleet: 3, Name: "web-1"})}, "", "web-1 and 2 more"},
 		"apart, preferred":                 {[]fleet.PlacementRule{preferred(apart)}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, gone)}, "b", ""},
 		"apart, impossible":                {[]fleet.PlacementRule{preferred(apart)}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, one("web-2"))}, "a", ""},
-		"together":                         {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, placement.Mates{All: 1}), ruled("b", 8000, nil, placement.Mates{Here: 1, All: 1, Name: "db"})}, "b", "a has no such VM, and the VM must be with the VM db"},
-		"together, preferred":              {[]fleet.PlacementRule{preferred(db)}, []placement.Host{ruled("a", 9000, nil, placement.Mates{All: 1}), ruled("b", 8000, nil, placement.Mates{Here: 1, All: 1, Name: "db"})}, "b", ""},
+		"together":                         {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, placement.RuleMatches{InFleet: 1}), ruled("b", 8000, nil, placement.RuleMatches{OnHost: 1, InFleet: 1, Name: "db"})}, "b", "a has no such VM, and the VM must be with the VM db"},
+		"together, preferred":              {[]fleet.PlacementRule{preferred(db)}, []placement.Host{ruled("a", 9000, nil, placement.RuleMatches{InFleet: 1}), ruled("b", 8000, nil, placement.RuleMatches{OnHost: 1, InFleet: 1, Name: "db"})}, "b", ""},
 		"together with a missing VM":       {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, gone)}, "", "there is no such VM in the project"},
 		"first of a group to be together":  {[]fleet.PlacementRule{web}, []placement.Host{ruled("a", 9000, nil, gone)}, "a", ""},
 		"on a host":                        {[]fleet.PlacementRule{on}, []placement.Host{ruled("a", 9000, nil, gone), ruled("b", 8000, nil, gone)}, "b", "must be on the host b"},
@@ -79,11 +79,11 @@ func TestBrokenRules(t *testing.T) {
 		{Preferred: true, Of: fleet.RuleHost, Name: "c"},
 		{Of: fleet.RuleVM, Name: "elsewhere"},
 	}
-	h := ruled("a", 9000, nil, placement.Mates{Here: 1, All: 1, Name: "web-2"}, placement.Mates{}, placement.Mates{}, placement.Mates{}, placement.Mates{All: 1})
-	if got := placement.Broken(rules, h); !slices.Equal(got, []int{0, 2, 4}) {
+	h := ruled("a", 9000, nil, placement.RuleMatches{OnHost: 1, InFleet: 1, Name: "web-2"}, placement.RuleMatches{}, placement.RuleMatches{}, placement.RuleMatches{}, placement.RuleMatches{InFleet: 1})
+	if got := placement.BrokenRequired(rules, h); !slices.Equal(got, []int{0, 2, 4}) {
 		t.Errorf("broken are %v", got)
 	}
-	if got := placement.Broken(rules, host("a", 9000, 0)); len(got) != 0 {
+	if got := placement.BrokenRequired(rules, host("a", 9000, 0)); len(got) != 0 {
 		t.Errorf("of a host without a Ruling: %v", got)
 	}
 }

@@ -45,11 +45,11 @@ type MACHolder struct {
 // listed but cause no conflict.
 func Addresses(spec fleet.NetworkSpec, nics []AddressNIC, leases []AddressLease, holders []MACHolder) fleet.NetworkAddresses {
 	b := addressMerge{spec: spec, nics: nics, out: fleet.NetworkAddresses{Ranges: []fleet.RangeUse{}, Reservations: []fleet.ReservedAddress{}, InUse: []fleet.AddressInUse{}, Conflicts: []fleet.AddressConflict{}}}
-	b.reservations()
-	b.inUse(leases)
-	b.ranges()
-	b.conflicts(holders)
-	b.out.Next = b.next()
+	b.addReservations()
+	b.addInUse(leases)
+	b.addRanges()
+	b.addConflicts(holders)
+	b.out.Next = b.nextFreeIPv4()
 	return b.out
 }
 
@@ -70,7 +70,7 @@ func (b *addressMerge) dhcp() (out []fleet.DHCP) {
 	return out
 }
 
-func (b *addressMerge) reservations() {
+func (b *addressMerge) addReservations() {
 	b.reserved, b.reservedIP = map[string]fleet.StaticLease{}, map[string]string{}
 	of := map[string]AddressNIC{}
 	for _, c := range b.nics {
@@ -78,7 +78,7 @@ func (b *addressMerge) reservations() {
 	}
 	for _, d := range b.dhcp() {
 		for _, l := range d.Leases {
-			b.reserved[plainIP(l.IP)], b.reservedIP[l.MAC] = l, plainIP(l.IP)
+			b.reserved[canonicalIP(l.IP)], b.reservedIP[l.MAC] = l, canonicalIP(l.IP)
 			c := of[l.MAC]
 			b.out.Reservations = append(b.out.Reservations, fleet.ReservedAddress{StaticLease: l, VMID: c.VMID, VMName: c.VMName, InRange: b.inRange(l.IP)})
 		}
@@ -87,14 +87,14 @@ func (b *addressMerge) reservations() {
 }
 
 // inUse merges addresses of NICs and leases: one entry for each host, address and MAC.
-func (b *addressMerge) inUse(leases []AddressLease) {
+func (b *addressMerge) addInUse(leases []AddressLease) {
 	type key struct {
 		host    fleet.HostID
 		ip, mac string
 	}
 	at, vms := map[key]int{}, map[string]AddressNIC{}
 	add := func(h HostSeen, ip, mac string, by ...fleet.AddressSource) *fleet.AddressInUse {
-		k := key{h.ID, plainIP(ip), mac}
+		k := key{h.ID, canonicalIP(ip), mac}
 		i, known := at[k]
 		if !known {
 			i = len(b.out.InUse)
@@ -118,13 +118,13 @@ func (b *addressMerge) inUse(leases []AddressLease) {
 	}
 	for _, c := range b.nics {
 		for _, s := range c.Seen {
-			if b.within(s.IP) {
+			if b.inSubnets(s.IP) {
 				add(c.Host, s.IP, c.MAC, s.By...)
 			}
 		}
 	}
 	for _, l := range leases {
-		if b.within(l.IP) {
+		if b.inSubnets(l.IP) {
 			add(l.Host, l.IP, l.MAC, fleet.FromLease).Name = l.Name
 		}
 	}
@@ -133,10 +133,10 @@ func (b *addressMerge) inUse(leases []AddressLease) {
 	})
 }
 
-func (b *addressMerge) ranges() {
+func (b *addressMerge) addRanges() {
 	for _, d := range b.dhcp() {
 		for _, r := range d.Ranges {
-			use := fleet.RangeUse{AddressRange: r, Size: sizeOf(r)}
+			use := fleet.RangeUse{AddressRange: r, Size: rangeSize(r)}
 			for ip := range b.reserved {
 				if containsIP(r, ip) {
 					use.Reserved++
@@ -161,7 +161,7 @@ func (b *addressMerge) ranges() {
 	}
 }
 
-func (b *addressMerge) conflicts(holders []MACHolder) {
+func (b *addressMerge) addConflicts(holders []MACHolder) {
 	add := func(kind fleet.ConflictKind, u fleet.AddressInUse, format string, args ...any) {
 		b.out.Conflicts = append(b.out.Conflicts, fleet.AddressConflict{Kind: kind, IP: u.IP, MAC: u.MAC, HostName: u.HostName, Text: fmt.Sprintf(format, args...)})
 	}
@@ -178,7 +178,7 @@ func (b *addressMerge) conflicts(holders []MACHolder) {
 			continue
 		}
 		if i > 0 && b.out.InUse[i-1].IP == u.IP && b.out.InUse[i-1].HostID == u.HostID {
-			add(fleet.ConflictTwice, u, "On %s both %s and %s have %s. One of them must get another address.", u.HostName, holderName(b.out.InUse[i-1]), holderName(u), u.IP)
+			add(fleet.ConflictDuplicate, u, "On %s both %s and %s have %s. One of them must get another address.", u.HostName, holderName(b.out.InUse[i-1]), holderName(u), u.IP)
 		}
 		owner, reserved := b.reserved[u.IP]
 		leased := slices.Contains(u.By, fleet.FromLease)
@@ -190,15 +190,15 @@ func (b *addressMerge) conflicts(holders []MACHolder) {
 		case !reserved && !leased && len(u.By) > 0 && b.inRange(u.IP):
 			add(fleet.ConflictInRange, u, "%s on %s uses %s without a lease, and DHCP may assign this address to another guest. Reserve the address, or use one outside the DHCP ranges.", holderName(u), u.HostName, u.IP)
 		}
-		if reservedFor, ok := b.reservedIP[u.MAC]; ok && reservedFor != u.IP && sameFamily(reservedFor, u.IP) && !b.has(u.HostID, u.MAC, reservedFor) {
-			add(fleet.ConflictAstray, u, "%s on %s has %s, but %s is reserved for this machine. Restart the guest's network, or wait until the lease ends.", holderName(u), u.HostName, u.IP, reservedFor)
+		if reservedFor, ok := b.reservedIP[u.MAC]; ok && reservedFor != u.IP && sameFamily(reservedFor, u.IP) && !b.isInUseBy(u.HostID, u.MAC, reservedFor) {
+			add(fleet.ConflictUnusedReservation, u, "%s on %s has %s, but %s is reserved for this machine. Restart the guest's network, or wait until the lease ends.", holderName(u), u.HostName, u.IP, reservedFor)
 		}
 	}
-	b.macs(holders)
+	b.addMACConflicts(holders)
 }
 
 // macs adds a conflict for each NIC whose MAC address another machine has.
-func (b *addressMerge) macs(holders []MACHolder) {
+func (b *addressMerge) addMACConflicts(holders []MACHolder) {
 	by := map[string][]MACHolder{}
 	for _, h := range holders {
 		by[h.MAC] = append(by[h.MAC], h)
@@ -220,7 +220,7 @@ func (b *addressMerge) macs(holders []MACHolder) {
 	}
 }
 
-func (b *addressMerge) has(host fleet.HostID, mac, ip string) bool {
+func (b *addressMerge) isInUseBy(host fleet.HostID, mac, ip string) bool {
 	return slices.ContainsFunc(b.out.InUse, func(u fleet.AddressInUse) bool { return u.HostID == host && u.MAC == mac && u.IP == ip })
 }
 
@@ -228,7 +228,7 @@ func (b *addressMerge) has(host fleet.HostID, mac, ip string) bool {
 const maxSearched = 1 << 16
 
 // next returns the first free IPv4 address, preferably outside the DHCP ranges.
-func (b *addressMerge) next() string {
+func (b *addressMerge) nextFreeIPv4() string {
 	prefix := b.spec.IPv4.Prefix()
 	if !prefix.IsValid() {
 		return ""
@@ -262,7 +262,7 @@ func (b *addressMerge) next() string {
 	return second
 }
 
-func (b *addressMerge) within(ip string) bool {
+func (b *addressMerge) inSubnets(ip string) bool {
 	a, err := netip.ParseAddr(ip)
 	return err == nil && slices.ContainsFunc(b.spec.Prefixes(), func(p netip.Prefix) bool { return p.Contains(a) })
 }
@@ -284,7 +284,7 @@ func containsIP(r fleet.AddressRange, ip string) bool {
 }
 
 // sizeOf returns the number of addresses in the range, at most MaxInt64.
-func sizeOf(r fleet.AddressRange) int64 {
+func rangeSize(r fleet.AddressRange) int64 {
 	from, err := netip.ParseAddr(r.Start)
 	to, err2 := netip.ParseAddr(r.End)
 	if err != nil || err2 != nil || to.Less(from) {
@@ -312,7 +312,7 @@ func holderName(u fleet.AddressInUse) string {
 	return u.MAC
 }
 
-func plainIP(text string) string {
+func canonicalIP(text string) string {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return a.String()
 	}

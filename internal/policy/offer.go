@@ -25,7 +25,7 @@ var permissions = map[string]map[fleet.Action]Permission{
 }
 
 // Takes returns the permission that an action on a resource type requires.
-func Takes(kind string, a fleet.Action) Permission {
+func RequiredPermission(kind string, a fleet.Action) Permission {
 	if r, ok := permissions[kind][a]; ok {
 		return r
 	}
@@ -33,26 +33,26 @@ func Takes(kind string, a fleet.Action) Permission {
 		return VMChange
 	}
 	if kind == "vm" {
-		return cmp.Or(a.Job().Is().Permission, VMUse)
+		return cmp.Or(a.Job().Info().Permission, VMUse)
 	}
 	return Manage
 }
 
 // ToCancel returns the permission that cancelling the task requires: that of the task's kind, or InfraChange for a
 // task without a project. For a task with steps in many projects the caller checks each project.
-func ToCancel(t fleet.Task) Permission {
+func CancelPermission(t fleet.Task) Permission {
 	if t.ProjectID == "" && t.Steps == nil {
 		return InfraChange
 	}
-	return t.Kind.Is().Permission
+	return t.Kind.Info().Permission
 }
 
 // Offer disallows the actions for which the actor lacks the permission; a missing permission replaces any other
 // reason. project is a VM's project, and empty for other resource types.
-func Offer(a fleet.Actor, kind string, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
+func RestrictActions(a fleet.Actor, kind string, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
 	out := make([]fleet.ActionState, len(states))
 	for i, s := range states {
-		if permission := Takes(kind, s.Action); !May(a, permission, project) {
+		if permission := RequiredPermission(kind, s.Action); !May(a, permission, project) {
 			s.Allowed, s.Reason = false, missingReason(permission)
 		}
 		out[i] = s
@@ -61,9 +61,9 @@ func Offer(a fleet.Actor, kind string, project fleet.ProjectID, states []fleet.A
 }
 
 // OfferImage is Offer for a library image. Members of the image's project may also delete the image.
-func OfferImage(a fleet.Actor, v fleet.ImageView) []fleet.ActionState {
+func RestrictImageActions(a fleet.Actor, v fleet.ImageView) []fleet.ActionState {
 	all := v.Actions()
-	out := Offer(a, "image", "", all)
+	out := RestrictActions(a, "image", "", all)
 	for i := range out {
 		if out[i].Action == fleet.ActDelete && v.ProjectID != "" && May(a, VMChange, v.ProjectID) {
 			out[i] = all[i]
@@ -74,13 +74,13 @@ func OfferImage(a fleet.Actor, v fleet.ImageView) []fleet.ActionState {
 
 // OfferTemplate is Offer for a template or a template version. project is empty if the actor may not see the project.
 // A permitted actor may create VMs from the template in any project.
-func OfferTemplate(a fleet.Actor, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
-	out := Offer(a, "template", project, states)
+func RestrictTemplateActions(a fleet.Actor, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
+	out := RestrictActions(a, "template", project, states)
 	for i, s := range states {
 		if s.Action == fleet.ActNewVM && May(a, VMChange, "") {
 			out[i] = s
 		}
-		if project == "" && Takes("template", s.Action) == VMChange && s.Action != fleet.ActNewVM && !May(a, InfraChange, "") {
+		if project == "" && RequiredPermission("template", s.Action) == VMChange && s.Action != fleet.ActNewVM && !May(a, InfraChange, "") {
 			out[i].Allowed, out[i].Reason = false, missingReason(VMChange)
 		}
 		if !out[i].Allowed && out[i].Reason == missingReason(VMChange) {

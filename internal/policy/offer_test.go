@@ -42,7 +42,7 @@ func TestOfferNamesMissingPermission(t *testing.T) {
 		"viewer of a host":   {fleet.RoleViewer, "host", "You do not have permission to change hosts and pools. Ask an administrator.", "You do not have permission to manage users, projects and join tokens. Ask an administrator."},
 		"operator of a user": {fleet.RoleOperator, "user", "You do not have permission to manage users, projects and join tokens. Ask an administrator.", "You do not have permission to manage users, projects and join tokens. Ask an administrator."},
 	} {
-		got := Offer(fleet.Actor{UserID: "u", Role: c.role}, c.typ, "p", states)
+		got := RestrictActions(fleet.Actor{UserID: "u", Role: c.role}, c.typ, "p", states)
 		if got[0].Reason != c.edit || got[0].Allowed != (c.edit == "") || got[1].Reason != c.start || got[1].Allowed {
 			t.Errorf("%s: %+v", name, got)
 		}

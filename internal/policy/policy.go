@@ -20,8 +20,8 @@ const (
 
 // Permissions outside those tables.
 const (
-	Self      Permission = "manage one's own account" // every signed-in user, even before a required password change
-	AgentTalk Permission = "act as a host's agent"    // agents
+	OwnAccount      Permission = "manage one's own account" // every signed-in user, even before a required password change
+	ActAsAgent Permission = "act as a host's agent"    // agents
 )
 
 // Check returns an error if the actor lacks the permission. project matters only for VM permissions; empty then means
@@ -30,16 +30,16 @@ func Check(a fleet.Actor, r Permission, project fleet.ProjectID) error {
 	switch {
 	case a.System:
 		return nil
-	case r == AgentTalk:
+	case r == ActAsAgent:
 		if a.HostID == "" {
 			return fleet.Errorf(fleet.Unauthorized, "Only a joined host's agent may do this.")
 		}
 		return nil
 	case a.UserID == "":
 		return fleet.Errorf(fleet.Unauthorized, "Sign in first.")
-	case r == Self:
+	case r == OwnAccount:
 		return nil
-	case a.MustChange:
+	case a.MustChangePassword:
 		return fleet.Errorf(fleet.Forbidden, "Change your password first.")
 	case may(a, r, project):
 		return nil

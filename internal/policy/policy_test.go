@@ -15,7 +15,7 @@ const (
 // rights are the columns of the table below.
 var rights = []policy.Permission{
 	policy.VMSee, policy.VMUse, policy.VMChange, policy.InfraSee, policy.StorageSee,
-	policy.InfraChange, policy.TasksSee, policy.Manage, policy.Self, policy.AgentTalk,
+	policy.InfraChange, policy.TasksSee, policy.Manage, policy.OwnAccount, policy.ActAsAgent,
 }
 
 // outcomes are the letters of the table below.
@@ -32,7 +32,7 @@ func in(role fleet.Role) map[fleet.ProjectID]fleet.Role {
 func TestCheckByRoleAndProject(t *testing.T) {
 	t.Parallel()
 	fresh := person(fleet.RoleAdmin, in(fleet.RoleMember))
-	fresh.MustChange = true
+	fresh.MustChangePassword = true
 	for name, c := range map[string]struct {
 		actor                fleet.Actor
 		any, inMine, inOther string // a letter for each permission: "+" may, else the refusal

@@ -19,23 +19,23 @@ const (
 type PoolGroup struct {
 	PoolKey
 	Hosts int
-	Room  fleet.Room // sum over the group's hosts
+	Room  fleet.PoolSpace // sum over the group's hosts
 }
 
 // PoolKey is a host's report of a pool, reduced to what determines health.
 type PoolKey struct {
 	State       fleet.PoolState // as returned by fleet.PoolHost.StateAt
 	UsedPercent int             // as returned by fleet.Room
-	Starved     bool            // a VM there is paused for lack of storage
-	ByOthers    bool            // the pool was stopped on the host outside Quantix
+	VMsPaused     bool            // a VM there is paused for lack of storage
+	StoppedOutside    bool            // the pool was stopped on the host outside Quantix
 	Faulty      bool            // active with an error
 }
 
 // PoolKeyOf returns the group key of a host status.
 func PoolKeyOf(status fleet.PoolHost, now time.Time) PoolKey {
-	k := PoolKey{State: status.StateAt(now), Starved: status.Starved > 0}
+	k := PoolKey{State: status.StateAt(now), VMsPaused: status.PausedVMs > 0}
 	if s := status.Status; s != nil {
-		k.UsedPercent, k.ByOthers, k.Faulty = s.Room().UsedPercent(), s.ByOthers, s.Error != ""
+		k.UsedPercent, k.StoppedOutside, k.Faulty = s.Space().UsedPercent(), s.StoppedOutside, s.Error != ""
 	}
 	return k
 }
@@ -46,25 +46,25 @@ func PoolHostStatus(status fleet.PoolHost, now time.Time) (fleet.Severity, strin
 	if status.Status != nil {
 		errText = status.Status.Error
 	}
-	return PoolKeyOf(status, now).judge(status.Starved, errText)
+	return PoolKeyOf(status, now).severityAndNotice(status.PausedVMs, errText)
 }
 
 // Severity is the severity of the group's host statuses.
 func (k PoolKey) Severity() fleet.Severity {
-	severity, _ := k.judge(1, "")
+	severity, _ := k.severityAndNotice(1, "")
 	return severity
 }
 
 // Cause describes the group's fault with the host's error text, without details that differ between hosts.
 func (k PoolKey) Cause(errText string) string {
 	switch {
-	case k.State == fleet.PoolInactive && k.ByOthers:
+	case k.State == fleet.PoolInactive && k.StoppedOutside:
 		return "Stopped on the host outside Quantix"
 	case k.State != fleet.PoolActive && errText == "":
 		return k.State.Word()
 	case k.State != fleet.PoolActive:
 		return k.State.Word() + ": " + errText
-	case k.Starved:
+	case k.VMsPaused:
 		return "VMs are paused, because their storage is full or fails"
 	case k.UsedPercent >= faultUsed:
 		return "Full"
@@ -76,7 +76,7 @@ func (k PoolKey) Cause(errText string) string {
 
 // Notable reports whether the group needs attention: it is unusable or has a notice.
 func (k PoolKey) Notable() bool {
-	severity, notice := k.judge(1, "")
+	severity, notice := k.severityAndNotice(1, "")
 	return severity == fleet.SeverityBad || notice != ""
 }
 
@@ -84,15 +84,15 @@ func (k PoolKey) Notable() bool {
 func (k PoolKey) Degraded() bool { return k.State == fleet.PoolActive && k.Faulty }
 
 // judge returns the severity and a notice. starved is the number of paused VMs, errText the host's error text.
-func (k PoolKey) judge(starved int, errText string) (fleet.Severity, string) {
+func (k PoolKey) severityAndNotice(starved int, errText string) (fleet.Severity, string) {
 	switch {
-	case k.State == fleet.PoolInactive && k.ByOthers:
+	case k.State == fleet.PoolInactive && k.StoppedOutside:
 		return k.State.Severity(), "Stopped on the host outside Quantix"
 	case k.State != fleet.PoolActive:
 		return k.State.Severity(), ""
-	case k.Starved && starved == 1:
+	case k.VMsPaused && starved == 1:
 		return fleet.SeverityBad, fmt.Sprintf("A VM is paused there, because its storage is full or fails; %d %% used", k.UsedPercent)
-	case k.Starved:
+	case k.VMsPaused:
 		return fleet.SeverityBad, fmt.Sprintf("%d VMs are paused there, because their storage is full or fails; %d %% used", starved, k.UsedPercent)
 	case k.UsedPercent >= faultUsed:
 		return fleet.SeverityBad, fmt.Sprintf("Full: %d %% used", k.UsedPercent)
@@ -106,9 +106,9 @@ func (k PoolKey) judge(starved int, errText string) (fleet.Severity, string) {
 
 // PoolHealth summarizes a pool's health from its hosts' reports. Offline hosts count as unknown. A shared pool's
 // capacity counts once, from the first healthy host by name; a local pool's capacity is the sum over healthy hosts.
-func PoolHealth(spec fleet.PoolSpec, groups []PoolGroup, first fleet.Room) fleet.PoolHealth {
+func PoolHealth(spec fleet.PoolSpec, groups []PoolGroup, first fleet.PoolSpace) fleet.PoolHealth {
 	var h fleet.PoolHealth
-	var room fleet.Room
+	var room fleet.PoolSpace
 	for _, g := range groups {
 		h.Hosts += g.Hosts
 		severity := g.Severity()

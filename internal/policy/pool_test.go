@@ -29,7 +29,7 @@ func TestPoolHealthSummarizesHosts(t *testing.T) {
 	broken := status(fleet.PoolActive, 0)
 	broken.Status.Error = "it is mounted read-only"
 	starved := active
-	starved.Starved = 2
+	starved.PausedVMs = 2
 	local, shared := fleet.PoolSpec{}, fleet.PoolSpec{Shared: true}
 	for name, c := range map[string]struct {
 		spec     fleet.PoolSpec
@@ -78,13 +78,13 @@ func TestPoolHealthSummarizesHosts(t *testing.T) {
 		for _, status := range c.statuses {
 			g := policy.PoolGroup{PoolKey: policy.PoolKeyOf(status, now), Hosts: 1}
 			if status.Status != nil {
-				g.Room = status.Status.Room()
+				g.Room = status.Status.Space()
 			}
 			groups = append(groups, g)
 		}
-		var first fleet.Room
+		var first fleet.PoolSpace
 		if i := slices.IndexFunc(c.statuses, func(status fleet.PoolHost) bool { return status.StateAt(now) == fleet.PoolActive }); i >= 0 {
-			first = c.statuses[i].Status.Room()
+			first = c.statuses[i].Status.Space()
 		}
 		got := policy.PoolHealth(c.spec, groups, first)
 		if all := got.SeverityCounts.All(); all != len(c.statuses) {
@@ -116,14 +116,14 @@ func TestPoolHostSeverityAndNotice(t *testing.T) {
 		"exabytes":                {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 62, UsedBytes: 1 << 62}, 0, 0, fleet.SeverityBad, "Full: 100 % used"},
 		"a VM waits for space":    {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 500}, 0, 1, fleet.SeverityBad, "A VM is paused there, because its storage is full or fails; 50 % used"},
 		"VMs wait for space":      {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, 0, 3, fleet.SeverityBad, "3 VMs are paused there, because their storage is full or fails; 100 % used"},
-		"stopped outside Quantix": {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, 0, 0, fleet.SeverityWarn, "Stopped on the host outside Quantix"},
+		"stopped outside Quantix": {fleet.PoolStatus{State: fleet.PoolInactive, StoppedOutside: true}, 0, 0, fleet.SeverityWarn, "Stopped on the host outside Quantix"},
 		"not started":             {fleet.PoolStatus{State: fleet.PoolInactive}, 0, 0, fleet.SeverityWarn, ""},
 		"failed":                  {fleet.PoolStatus{State: fleet.PoolFailed, CapacityBytes: 1000, UsedBytes: 1000}, 0, 0, fleet.SeverityBad, ""},
 		"full, host offline":      {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, fleet.Freshness + time.Second, 1, fleet.SeverityUnknown, ""},
-		"stopped, host offline":   {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, fleet.Freshness + time.Second, 0, fleet.SeverityUnknown, ""},
+		"stopped, host offline":   {fleet.PoolStatus{State: fleet.PoolInactive, StoppedOutside: true}, fleet.Freshness + time.Second, 0, fleet.SeverityUnknown, ""},
 	} {
 		seen := now.Add(-c.age)
-		severity, notice := policy.PoolHostStatus(fleet.PoolHost{SeenAt: &seen, Status: &c.status, Starved: c.starved}, now)
+		severity, notice := policy.PoolHostStatus(fleet.PoolHost{SeenAt: &seen, Status: &c.status, PausedVMs: c.starved}, now)
 		if severity != c.severity || notice != c.notice {
 			t.Errorf("%s: %s, %q, want %s, %q", name, severity, notice, c.severity, c.notice)
 		}

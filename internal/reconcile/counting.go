@@ -24,9 +24,9 @@ const (
 type counting struct {
 	control *control.Control
 	log     *slog.Logger
-	sub     *notify.Sub
-	all     bool      // wake-ups may have been lost
-	counted time.Time // time of the last full count
+	sub     *notify.Subscription
+	countAll     bool      // wake-ups may have been lost
+	lastFullCount time.Time // time of the last full count
 	vms     map[fleet.VMID]struct{}
 	hosts   map[fleet.HostID]struct{}
 	suspect map[fleet.VMID]struct{} // VMs with a wrong count whose wake-up may only be late
@@ -34,7 +34,7 @@ type counting struct {
 
 func newCounting(c *control.Control, hub *notify.Hub, log *slog.Logger) *counting {
 	return &counting{
-		control: c, log: log, sub: hub.SubscribeUpTo(maxChangedKeys, "vm:*", "host:*"), all: true,
+		control: c, log: log, sub: hub.SubscribeUpTo(maxChangedKeys, "vm:*", "host:*"), countAll: true,
 		vms: map[fleet.VMID]struct{}{}, hosts: map[fleet.HostID]struct{}{},
 	}
 }
@@ -78,7 +78,7 @@ func (n *counting) record(keys []string) {
 		case fleet.TypeHost:
 			n.hosts[fleet.HostID(id)] = struct{}{}
 		default: // a resync
-			n.all = true
+			n.countAll = true
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (n *counting) run(ctx context.Context, a fleet.Actor) error {
 		n.log.Warn("VMs had wrong counts; corrected", "vms", len(n.suspect), "one", slices.Sorted(maps.Keys(n.suspect))[0])
 		n.suspect = nil
 	}
-	lost, due := n.all, time.Since(n.counted) >= countAllEvery
+	lost, due := n.countAll, time.Since(n.lastFullCount) >= countAllEvery
 	if !lost && !due {
 		err := n.control.CountChanged(ctx, a, slices.Collect(maps.Keys(n.vms)), slices.Collect(maps.Keys(n.hosts)))
 		if err == nil {
@@ -103,7 +103,7 @@ func (n *counting) run(ctx context.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	n.all, n.counted = false, time.Now()
+	n.countAll, n.lastFullCount = false, time.Now()
 	if !lost { // the wake-up of a fresh change may arrive after the count
 		n.suspect = make(map[fleet.VMID]struct{}, len(other))
 		for _, id := range other {

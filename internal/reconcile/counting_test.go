@@ -92,7 +92,7 @@ func TestCountersFollowChanges(t *testing.T) {
 		x.hub.Wake(fmt.Sprintf("vm:other-%d", i))
 	}
 	look("after too many wake-ups at once", 1, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1}, 7, 1)
-	n.counted = n.counted.Add(-countAllEvery)
+	n.lastFullCount = n.lastFullCount.Add(-countAllEvery)
 	look("after an hour", 1, map[fleet.Phase]int{fleet.PhaseRunning: 5, fleet.PhaseStopped: 1}, 5, 1)
 	if log.Len() > 0 {
 		t.Errorf("VMs with a pending wake-up are suspect: %s", &log)
@@ -105,7 +105,7 @@ func TestCountersFollowChanges(t *testing.T) {
 	x.exec(`DELETE FROM vms WHERE id = 'vm6'`)
 	x.hub.WakeAll() // as after a lost connection
 	look("after wake-ups were lost", 1, map[fleet.Phase]int{fleet.PhaseRunning: 4, fleet.PhaseStopped: 1}, 4, 1)
-	n.counted = n.counted.Add(-countAllEvery)
+	n.lastFullCount = n.lastFullCount.Add(-countAllEvery)
 	look("after an hour without lost wake-ups", 1, map[fleet.Phase]int{fleet.PhaseRunning: 4, fleet.PhaseStopped: 1}, 4, 1)
 	look("a moment later", 1, map[fleet.Phase]int{fleet.PhaseRunning: 4, fleet.PhaseStopped: 1}, 4, 1)
 	if got := log.String(); strings.Count(got, "\n") != 1 {
@@ -139,7 +139,7 @@ func TestPartialAndFullCountsAgree(t *testing.T) {
 		})
 	}
 	for i := range 40 {
-		n.all = i%10 == 9
+		n.countAll = i%10 == 9
 		if err := n.run(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}

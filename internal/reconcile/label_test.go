@@ -24,7 +24,7 @@ func TestRelabelledHostGetsAssignments(t *testing.T) {
 	ended := make(chan struct{}, 2)
 	go func() { hub.Listen(ctx, pool.Config().ConnConfig, slog.New(slog.DiscardHandler)); ended <- struct{}{} }()
 	go func() {
-		p := labels(c)
+		p := labelPass(c)
 		run := p.run
 		p.period = time.Hour
 		p.run = func(ctx context.Context, a fleet.Actor) error { err := run(ctx, a); passed <- struct{}{}; return err }

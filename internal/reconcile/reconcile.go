@@ -20,7 +20,7 @@ import (
 type pass struct {
 	name   string
 	period time.Duration
-	on     []string
+	wakeKeys     []string
 	run    func(ctx context.Context, a fleet.Actor) error
 }
 
@@ -31,7 +31,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"rescue jobs", 2 * time.Second, nil, c.RescueJobs},
 		{"begin tasks", 2 * time.Second, []string{"orders"}, c.BeginTasks},
 		{"queue drift", 15 * time.Second, nil, c.QueueDrifted},
-		labels(c),
+		labelPass(c),
 		{"gather peers", time.Minute, []string{"peers"}, rateLimited(time.Second, c.GatherPeers)},
 		{"follow port groups", 15 * time.Second, []string{"filters"}, c.FollowPortGroups},
 		{"settle security groups", 15 * time.Second, []string{"filters"}, c.SettleSecurityGroups},
@@ -39,12 +39,12 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"watch hosts", 2 * time.Second, nil, live.run},
 		{"settle rules", 5 * time.Second, nil, c.SettleRules},
 		{"expire VMs", time.Minute, nil, c.ExpireVMs},
-		{"snapshot schedules", 15 * time.Second, nil, c.TakeScheduled},
-		{"temporary snapshots", 5 * time.Second, nil, c.DropTemporary},
-		{"end uploads", time.Minute, nil, c.EndUploads},
-		{"end exports", 5 * time.Minute, nil, c.EndExports},
+		{"snapshot schedules", 15 * time.Second, nil, c.RunSnapshotSchedules},
+		{"temporary snapshots", 5 * time.Second, nil, c.DeleteTemporarySnapshots},
+		{"end uploads", time.Minute, nil, c.CancelStaleUploads},
+		{"end exports", 5 * time.Minute, nil, c.DeleteStaleExports},
 		{"sweep", 10 * time.Minute, nil, c.Sweep},
-		{"keep the audit", time.Hour, nil, c.KeepAudit},
+		{"keep the audit", time.Hour, nil, c.RotateAuditPartitions},
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return newCounting(c, hub, log).loop(ctx) })
@@ -72,12 +72,12 @@ func rateLimited(interval time.Duration, run func(context.Context, fleet.Actor) 
 }
 
 // labels runs mostly on wake-ups; the period retries failed assignments.
-func labels(c *control.Control) pass {
+func labelPass(c *control.Control) pass {
 	return pass{"assign by label", time.Minute, []string{"labels"}, c.AssignLabelled}
 }
 
 func (p pass) loop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error {
-	wake := hub.Subscribe(p.on...)
+	wake := hub.Subscribe(p.wakeKeys...)
 	defer wake.Close()
 	tick := time.NewTicker(p.period)
 	defer tick.Stop()
@@ -119,7 +119,7 @@ func (l *liveness) run(ctx context.Context, a fleet.Actor) error {
 		if b, ok := all[host]; ok {
 			return b
 		}
-		return control.HostLiveness{Online: true, Looked: true}
+		return control.HostLiveness{Online: true, ReportFresh: true}
 	}
 	var changed []fleet.HostID // hosts whose VMs have new phases
 	if l.notFresh != nil {
@@ -130,12 +130,12 @@ func (l *liveness) run(ctx context.Context, a fleet.Actor) error {
 			if was != now {
 				l.hub.Wake("host:" + string(host))
 			}
-			if was.Looked != now.Looked {
+			if was.ReportFresh != now.ReportFresh {
 				changed = append(changed, host)
 			}
 		}
 	}
-	vms, err := l.control.VMsOf(ctx, a, changed)
+	vms, err := l.control.VMsOnHosts(ctx, a, changed)
 	if err != nil {
 		return err
 	}

@@ -16,9 +16,9 @@ import (
 
 // Errors of a relay whose two sides were not connected.
 var (
-	ErrAlone   = errors.New("the other side did not connect in time")
+	ErrNoPeer   = errors.New("the other side did not connect in time")
 	ErrTaken   = errors.New("this side of the relay is taken")
-	ErrForeign = errors.New("the other side has another ticket")
+	ErrOtherTicket = errors.New("the other side has another ticket")
 )
 
 // Reason is a cancellation cause of a relay's context: a sentence that is sent to both sides. Any other cause sends
@@ -28,20 +28,20 @@ type Reason string
 func (r Reason) Error() string { return string(r) }
 
 // Use configures the relays of one kind: timeouts, and texts for people. The arrays are indexed by Side.
-type Use struct {
+type KindConfig struct {
 	Kind        Kind
 	Wait        [2]time.Duration // longest wait for the other side
-	Late        [2]string        // to a side whose peer never connected
-	Left        [2]string        // about a side that disconnected without a close frame
+	NoPeer        [2]string        // to a side whose peer never connected
+	Disconnected        [2]string        // about a side that disconnected without a close frame
 	Unreachable [2]string        // about a side that no longer answers pings
 	Taken       string           // to a second connection of an occupied side
-	Stray       string           // after a message that is not binary
-	Pace        func(bytes int)  // blocks until the rate limit allows these bytes; nil: no limit
+	NotBinary       string           // after a message that is not binary
+	Limit        func(bytes int)  // blocks until the rate limit allows these bytes; nil: no limit
 }
 
 // Broker connects the two sides of relays. Each portal has one broker, in memory. It is safe for concurrent use.
 type Broker struct {
-	uses    map[Kind]*Use
+	configs    map[Kind]*KindConfig
 	mu      sync.Mutex
 	waiting map[fleet.PairID]*waiter
 	open    map[Kind]int
@@ -62,10 +62,10 @@ type waiter struct {
 }
 
 // New returns a broker for relays of the kinds in uses.
-func New(uses ...Use) *Broker {
-	b := &Broker{uses: map[Kind]*Use{}, waiting: map[fleet.PairID]*waiter{}, open: map[Kind]int{}}
+func New(uses ...KindConfig) *Broker {
+	b := &Broker{configs: map[Kind]*KindConfig{}, waiting: map[fleet.PairID]*waiter{}, open: map[Kind]int{}}
 	for _, u := range uses {
-		b.uses[u.Kind] = &u
+		b.configs[u.Kind] = &u
 	}
 	return b
 }
@@ -74,7 +74,7 @@ func New(uses ...Use) *Broker {
 // 1013 if the other end never connected. onMessage, which may be nil, is called for each message of this end.
 func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, onMessage func()) error {
 	defer ws.Close()
-	use := b.uses[end.Kind()]
+	use := b.configs[end.Kind()]
 	if use == nil {
 		return fmt.Errorf("no relays of the kind %q are configured", end.Kind())
 	}
@@ -83,19 +83,19 @@ func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, onMessa
 	}
 	session, err := b.meet(ctx, use, end, peer{ws, onMessage})
 	if err != nil {
-		code, text := websocket.CloseTryAgainLater, use.Late[end.side]
+		code, text := websocket.CloseTryAgainLater, use.NoPeer[end.side]
 		switch {
 		case errors.Is(err, ErrTaken):
 			code, text = websocket.ClosePolicyViolation, use.Taken
-		case errors.Is(err, ErrForeign):
+		case errors.Is(err, ErrOtherTicket):
 			code, text = websocket.ClosePolicyViolation, "This connection is no longer the requested one. Open it again."
 		case ctx.Err() != nil:
-			code, text = stopped(ctx)
+			code, text = stopReason(ctx)
 		}
-		sayClose(ws, code, text)
+		sendClose(ws, code, text)
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { session.end(stopped(ctx)) })
+	stop := context.AfterFunc(ctx, func() { session.end(stopReason(ctx)) })
 	defer stop()
 	session.run(end.side)
 	b.leave(session)
@@ -114,7 +114,7 @@ func (b *Broker) Counts(k Kind) (open, waiting int) {
 	return b.open[k], waiting
 }
 
-func stopped(ctx context.Context) (int, string) {
+func stopReason(ctx context.Context) (int, string) {
 	if why, ok := errors.AsType[Reason](context.Cause(ctx)); ok {
 		return websocket.ClosePolicyViolation, string(why)
 	}
@@ -122,11 +122,11 @@ func stopped(ctx context.Context) (int, string) {
 }
 
 // meet returns the same session to both ends. The first end waits; the second one creates the session.
-func (b *Broker) meet(ctx context.Context, use *Use, end End, own peer) (*session, error) {
+func (b *Broker) meet(ctx context.Context, use *KindConfig, end End, own peer) (*session, error) {
 	id := end.ticket.ID
 	b.mu.Lock()
 	if other := b.waiting[id]; other != nil {
-		if err := end.fits(other.end); err != nil {
+		if err := end.checkMatch(other.end); err != nil {
 			b.mu.Unlock()
 			return nil, err
 		}
@@ -159,5 +159,5 @@ func (b *Broker) meet(ctx context.Context, use *Use, end End, own peer) (*sessio
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return nil, ErrAlone
+	return nil, ErrNoPeer
 }

@@ -10,7 +10,7 @@ import (
 // Hold is Serve for an end inside the portal, on behalf of a person. It waits for the other end and returns that end's
 // connection, which the caller reads and writes directly. release closes the connection.
 func (b *Broker) Hold(ctx context.Context, end End) (ws *websocket.Conn, release func(), err error) {
-	use := b.uses[end.Kind()]
+	use := b.configs[end.Kind()]
 	if use == nil {
 		return nil, nil, fmt.Errorf("no relays of the kind %q are configured", end.Kind())
 	}
@@ -30,9 +30,9 @@ func (b *Broker) leave(p *session) {
 		return
 	}
 	b.mu.Lock()
-	b.open[p.use.Kind]--
+	b.open[p.config.Kind]--
 	b.mu.Unlock()
 }
 
 // held reports whether one of the sides is the portal's own, from Hold.
-func (p *session) held() bool { return p.peers[Asker].ws == nil || p.peers[Answerer].ws == nil }
+func (p *session) hasPortalSide() bool { return p.peers[Asker].ws == nil || p.peers[Answerer].ws == nil }

@@ -27,7 +27,7 @@ var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 // session is a relay with both sides connected. Each side's goroutine copies from that side to the other, so a session
 // has two goroutines and one timer.
 type session struct {
-	use     *Use
+	config     *KindConfig
 	peers   [2]peer
 	pings   *time.Timer
 	once    sync.Once
@@ -36,11 +36,11 @@ type session struct {
 	done    chan struct{} // closed at the end
 }
 
-func newSession(use *Use, s Side, own, other peer) *session {
-	p := &session{use: use, done: make(chan struct{})}
+func newSession(use *KindConfig, s Side, own, other peer) *session {
+	p := &session{config: use, done: make(chan struct{})}
 	p.peers[s], p.peers[1-s] = own, other
 	p.running.Store(2)
-	if p.held() {
+	if p.hasPortalSide() {
 		return p
 	}
 	for _, l := range p.peers {
@@ -60,7 +60,7 @@ func (p *session) detach() bool { return p.running.Add(-1) == 0 }
 
 // run copies from side s to the other side until either ends, and then ends both.
 func (p *session) run(s Side) {
-	if p.held() {
+	if p.hasPortalSide() {
 		<-p.done // the caller of Hold reads from the connection
 		return
 	}
@@ -70,13 +70,13 @@ func (p *session) run(s Side) {
 		p.extendReadDeadline(from)
 		kind, message, err := from.NextReader()
 		if err == nil && kind != websocket.BinaryMessage {
-			p.end(websocket.CloseUnsupportedData, p.use.Stray)
+			p.end(websocket.CloseUnsupportedData, p.config.NotBinary)
 			return
 		}
 		var sent error
 		if err == nil {
 			onMessage()
-			err, sent = carry(to, message, p.use.Pace)
+			err, sent = forwardMessage(to, message, p.config.Limit)
 		}
 		switch {
 		case sent != nil:
@@ -93,7 +93,7 @@ func (p *session) run(s Side) {
 
 // carry forwards a message in chunks, each as a separate message. A relay is a byte stream, so no side has to wait for
 // the end of a large message.
-func carry(to *websocket.Conn, message io.Reader, pace func(int)) (read, sent error) {
+func forwardMessage(to *websocket.Conn, message io.Reader, pace func(int)) (read, sent error) {
 	chunk := chunks.Get().(*[chunkSize]byte)
 	defer chunks.Put(chunk)
 	for {
@@ -154,7 +154,7 @@ func (p *session) end(code int, text string) {
 		}
 		for _, l := range p.peers {
 			if l.ws != nil {
-				sayClose(l.ws, code, text)
+				sendClose(l.ws, code, text)
 			}
 		}
 	})
@@ -172,14 +172,14 @@ func (p *session) reasonOf(err error, s Side) (int, string) {
 	case errors.Is(err, websocket.ErrReadLimit):
 		return websocket.CloseMessageTooBig, "A message was larger than 1 MiB."
 	case errors.As(err, &network) && network.Timeout():
-		return websocket.CloseGoingAway, p.use.Unreachable[s]
+		return websocket.CloseGoingAway, p.config.Unreachable[s]
 	}
-	return websocket.CloseGoingAway, p.use.Left[s]
+	return websocket.CloseGoingAway, p.config.Disconnected[s]
 }
 
 // sayClose sends a close frame, also to a side that may have disconnected. A close frame has room for 123 bytes of
 // text; longer text is cut.
-func sayClose(ws *websocket.Conn, code int, text string) {
+func sendClose(ws *websocket.Conn, code int, text string) {
 	for len(text) > 123 {
 		cut := 123
 		for cut > 0 && text[cut]&0xC0 == 0x80 {

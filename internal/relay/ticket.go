@@ -44,7 +44,7 @@ func PartyOf(a fleet.Actor) Party {
 	return Party{User: a.UserID, Session: a.Session}
 }
 
-func (p Party) named() bool { return p.Host != "" || p.User != "" && p.Session != "" }
+func (p Party) isComplete() bool { return p.Host != "" || p.User != "" && p.Session != "" }
 
 // Ticket describes a relay and its two parties. Both ends must present the same ticket.
 type Ticket struct {
@@ -69,10 +69,10 @@ func (e End) Side() Side { return e.side }
 func (e End) Kind() Kind { return e.ticket.Kind }
 
 // fits returns nil if the two ends may be connected, else the reason.
-func (e End) fits(other End) error {
+func (e End) checkMatch(other End) error {
 	switch {
 	case *e.ticket != *other.ticket:
-		return ErrForeign
+		return ErrOtherTicket
 	case e.side == other.side:
 		return ErrTaken
 	}
@@ -82,7 +82,7 @@ func (e End) fits(other End) error {
 // Admit returns the End of a party that the ticket names, or NotFound for any other party. Only Admit creates an End,
 // and a Broker accepts nothing else.
 func (t Ticket) Admit(p Party) (End, error) {
-	if p.named() && t.Parties[Asker] != t.Parties[Answerer] {
+	if p.isComplete() && t.Parties[Asker] != t.Parties[Answerer] {
 		for side, party := range t.Parties {
 			if party == p {
 				return End{&t, Side(side)}, nil

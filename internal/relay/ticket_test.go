@@ -55,7 +55,7 @@ func TestEndsWithDifferentTicketsDoNotMeet(t *testing.T) {
 	if closeErr := waitClose(t, p.dial(t, "foreign", "c")); closeErr.Code != websocket.ClosePolicyViolation {
 		t.Errorf("the foreign end: %v", closeErr)
 	}
-	if err := <-p.results; !errors.Is(err, ErrForeign) {
+	if err := <-p.results; !errors.Is(err, ErrOtherTicket) {
 		t.Error(err)
 	}
 	answerer := p.dial(t, "answerer", "c")

@@ -66,7 +66,7 @@ func TestAskerTimesOutWithoutAnswerer(t *testing.T) {
 		if took := time.Since(start); took != use.Wait[Asker] {
 			t.Errorf("after %v", took)
 		}
-		if err := <-p.results; !errors.Is(err, ErrAlone) {
+		if err := <-p.results; !errors.Is(err, ErrNoPeer) {
 			t.Error(err)
 		}
 	})
@@ -81,7 +81,7 @@ func TestAnswererTimesOutWithoutAsker(t *testing.T) {
 		if took := time.Since(start); took != use.Wait[Answerer] {
 			t.Errorf("after %v", took)
 		}
-		if err := <-p.results; !errors.Is(err, ErrAlone) {
+		if err := <-p.results; !errors.Is(err, ErrNoPeer) {
 			t.Error(err)
 		}
 	})

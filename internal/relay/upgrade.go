@@ -15,14 +15,14 @@ const Protocol = "binary"
 
 // headers are write buffers. They are in use only during a write, for a frame's header and first bytes; the rest of a
 // chunk is sent from the chunk's own buffer.
-var headers sync.Pool
+var writeBuffers sync.Pool
 
 // The read buffer is the 4 KiB of net/http. The rest of a large message is read directly into a chunk, which costs less
 // than a larger buffer and a copy.
 var upgrader = websocket.Upgrader{
 	Subprotocols:    []string{Protocol},
 	WriteBufferSize: 4 << 10,
-	WriteBufferPool: &headers,
+	WriteBufferPool: &writeBuffers,
 	CheckOrigin:     func(*http.Request) bool { return true },
 }
 

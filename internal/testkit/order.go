@@ -10,7 +10,7 @@ import (
 )
 
 // Order is a task with one job.
-type Order struct {
+type TaskWithJob struct {
 	ID      fleet.TaskID // also the job's ID; empty: a new one
 	Host    fleet.HostID
 	Project fleet.ProjectID // empty: none
@@ -23,7 +23,7 @@ type Order struct {
 }
 
 // Add inserts the task and job as control does, and returns the ID.
-func (o Order) Add(t testing.TB, pool *pgxpool.Pool) fleet.TaskID {
+func (o TaskWithJob) Add(t testing.TB, pool *pgxpool.Pool) fleet.TaskID {
 	t.Helper()
 	o.ID = cmp.Or(o.ID, fleet.NewID[fleet.TaskID]())
 	_, err := pool.Exec(t.Context(), `

@@ -7,15 +7,15 @@ import (
 )
 
 // usualOrder is the firmware's boot order for a VM whose devices have no boot order.
-var usualOrder = []string{"hd", "cdrom", "network"}
+var defaultOrder = []string{"hd", "cdrom", "network"}
 
 // settleBoot numbers the first device of each kind if the definition orders the kinds differently from usualOrder.
-func (r *reading) settleBoot() {
+func (r *reading) resolveBootOrder() {
 	numbered := slices.ContainsFunc(r.Disks, func(d Disk) bool { return d.As.BootOrder > 0 }) ||
 		slices.ContainsFunc(r.Spec.NICs, func(n fleet.NIC) bool { return n.BootOrder > 0 })
 	at, inOrder := -1, true
 	for _, e := range r.firmwareOrder {
-		i := slices.Index(usualOrder, e.attr("dev"))
+		i := slices.Index(defaultOrder, e.attr("dev"))
 		inOrder = inOrder && i > at
 		at = i
 	}
@@ -26,7 +26,7 @@ func (r *reading) settleBoot() {
 		case inOrder:
 			r.note(e, Usual, "Disks are tried first, then the CD-ROM, then the network, as on every VM without a boot order.")
 		case !r.bootFrom(e.attr("dev"), n+1):
-			r.note(e, Left, "The VM has no device of the kind "+cut(e.attr("dev"))+" to boot from.")
+			r.note(e, Left, "The VM has no device of the kind "+shorten(e.attr("dev"))+" to boot from.")
 		}
 	}
 }

@@ -16,25 +16,25 @@ var deviceTable = map[string]part{
 	"input": {many: true, read: readInput}, "sound": {many: true, read: readSound}, "watchdog": {many: true, read: readWatchdog}, "rng": {many: true, read: readRNG}, "tpm": {read: readTPM},
 	"vsock": {read: readVSOCK}, "memballoon": {read: readBalloon}, "redirdev": {many: true, read: readRedirection},
 	"serial": {many: true, read: readPort}, "console": {many: true, read: readPort}, "channel": {many: true, read: readPort}, "parallel": {many: true, read: readPort},
-	"controller": usual("The VM gets the controllers that its devices need."), "audio": usual("The sound of a VM here is played over SPICE only."), "panic": left("A VM here has no panic device."),
-	"emulator": usual("The host chooses the program that runs the guest."), "hub": left("A VM here has no USB hub."), "redirfilter": left("The SPICE viewer chooses the redirected devices."),
-	"hostdev":    refused("A device of the host. Choose it among the devices of its host, under Other devices."),
-	"filesystem": refused("A folder of the host. Share a folder of a pool, under Other devices."), "shmem": refused("Memory shared with other processes of the host."),
-	"smartcard": refused("A smart card of the host."), "lease": refused("A lease in a file of the host."), "pstore": refused("A file of the host."),
-	"nvram": left("Only other architectures have this device."), "iommu": left("A VM here has no IOMMU."), "crypto": left("A VM here has no crypto device."),
-	"memory": left("A VM here has a memory size and a maximum memory for hot-plug: single modules cannot be chosen."),
+	"controller": usualPart("The VM gets the controllers that its devices need."), "audio": usualPart("The sound of a VM here is played over SPICE only."), "panic": leftPart("A VM here has no panic device."),
+	"emulator": usualPart("The host chooses the program that runs the guest."), "hub": leftPart("A VM here has no USB hub."), "redirfilter": leftPart("The SPICE viewer chooses the redirected devices."),
+	"hostdev":    refusedPart("A device of the host. Choose it among the devices of its host, under Other devices."),
+	"filesystem": refusedPart("A folder of the host. Share a folder of a pool, under Other devices."), "shmem": refusedPart("Memory shared with other processes of the host."),
+	"smartcard": refusedPart("A smart card of the host."), "lease": refusedPart("A lease in a file of the host."), "pstore": refusedPart("A file of the host."),
+	"nvram": leftPart("Only other architectures have this device."), "iommu": leftPart("A VM here has no IOMMU."), "crypto": leftPart("A VM here has no crypto device."),
+	"memory": leftPart("A VM here has a memory size and a maximum memory for hot-plug: single modules cannot be chosen."),
 }
 
 func readGraphics(r *reading, e *element) error {
 	switch kind := e.attr("type"); kind {
 	case "vnc":
 		if e.has("keymap") {
-			r.part(e, "display.keyboard", e.attr("keymap"))
+			r.setField(e, "display.keyboard", e.attr("keymap"))
 		}
 	case "spice":
 		r.Spec.Display.Spice = true
 	default:
-		r.note(e, Left, "The screen is available by VNC in the browser and by SPICE, not by "+cut(kind)+".")
+		r.note(e, Left, "The screen is available by VNC in the browser and by SPICE, not by "+shorten(kind)+".")
 		return nil
 	}
 	if e.has("passwd") {
@@ -54,7 +54,7 @@ func readVideo(r *reading, e *element) error {
 	if e.first("driver") != nil || m.first("acceleration") != nil {
 		r.note(e, Left, "3D acceleration and a driver for the graphics card cannot be chosen here.")
 	}
-	r.part(m, "display.video", m.attr("type"))
+	r.setField(m, "display.video", m.attr("type"))
 	if m.has("heads") {
 		n, err := number(m, m.attr("heads"), fleet.MaxHeads)
 		if err != nil {
@@ -84,7 +84,7 @@ func readInput(r *reading, e *element) error {
 }
 
 func readSound(r *reading, e *element) error {
-	r.part(e, "display.sound", e.attr("model"))
+	r.setField(e, "display.sound", e.attr("model"))
 	return nil
 }
 
@@ -98,9 +98,9 @@ func readWatchdog(r *reading, e *element) error {
 		r.note(e, Left, "A VM here has one watchdog.")
 		return nil
 	}
-	r.part(e, "devices.watchdog", model)
+	r.setField(e, "devices.watchdog", model)
 	if r.Spec.Devices.Watchdog != "" {
-		r.part(e, "devices.watchdogAction", action)
+		r.setField(e, "devices.watchdogAction", action)
 	}
 	return nil
 }
@@ -108,11 +108,11 @@ func readWatchdog(r *reading, e *element) error {
 func readBalloon(r *reading, e *element) error {
 	switch {
 	case e.attr("model") == "none":
-		r.part(e, "devices.balloon", "none")
+		r.setField(e, "devices.balloon", "none")
 	case e.attr("freePageReporting") == "on":
-		r.part(e, "devices.balloon", "reporting")
+		r.setField(e, "devices.balloon", "reporting")
 	}
-	r.others(e, "balloon", "model", "freePageReporting")
+	r.noteOtherAttributes(e, "balloon", "model", "freePageReporting")
 	return nil
 }
 
@@ -131,7 +131,7 @@ func readRedirection(r *reading, e *element) error {
 		return nil
 	}
 	r.spiceOnly = append(r.spiceOnly, e)
-	r.part(e, "display.usbRedirection", r.Spec.Display.USBRedirection+1)
+	r.setField(e, "display.usbRedirection", r.Spec.Display.USBRedirection+1)
 	return nil
 }
 
@@ -152,7 +152,7 @@ func readRNG(r *reading, e *element) error {
 			}
 		}
 		if n > 0 {
-			r.part(rate, "devices.rngRate", max(n*1000/max(period, 1), 1))
+			r.setField(rate, "devices.rngRate", max(n*1000/max(period, 1), 1))
 		}
 	}
 	return nil
@@ -178,7 +178,7 @@ func readPort(r *reading, e *element) error {
 		r.Spec.Devices.Parallel = true
 	case kind == "pty" && e.name == "serial":
 		if r.serials++; r.serials > 1 {
-			r.part(e, "devices.serials", r.serials-1)
+			r.setField(e, "devices.serials", r.serials-1)
 			return nil
 		}
 		r.note(e, Usual, defaultPort)
@@ -186,7 +186,7 @@ func readPort(r *reading, e *element) error {
 		r.note(e, Usual, "This channel belongs to SPICE.")
 	case kind == "unix" && e.name == "channel" && own:
 		if name := e.first("target").attr("name"); name != "" && name != "org.qemu.guest_agent.0" {
-			r.note(e, Left, "The channel "+cut(name)+" cannot be chosen here: a VM has a channel for the guest agent only.")
+			r.note(e, Left, "The channel "+shorten(name)+" cannot be chosen here: a VM has a channel for the guest agent only.")
 			return nil
 		}
 		r.note(e, Usual, defaultPort)
@@ -199,7 +199,7 @@ func readPort(r *reading, e *element) error {
 }
 
 // offered reports whether value is one of the options.
-func offered(options []fleet.Option, value string) bool {
+func isOption(options []fleet.Option, value string) bool {
 	return slices.ContainsFunc(options, func(o fleet.Option) bool { return value != "" && o.Value == value })
 }
 

@@ -11,17 +11,17 @@ func readDisk(r *reading, e *element) error {
 	device := cmp.Or(e.attr("device"), "disk")
 	d := Disk{Line: e.line, CDROM: device == "cdrom", Floppy: device == "floppy"}
 	target, source := e.first("target"), e.first("source")
-	d.Target = cut(target.attr("dev"))
+	d.Target = shorten(target.attr("dev"))
 	switch device {
 	case "disk", "cdrom", "floppy":
 	case "lun":
 		r.note(e, Refused, "A disk that passes SCSI commands to a device of the host.")
 		return nil
 	default:
-		r.note(e, Left, "A VM here has no such drive: "+cut(device)+".")
+		r.note(e, Left, "A VM here has no such drive: "+shorten(device)+".")
 		return nil
 	}
-	for _, in := range e.in {
+	for _, in := range e.children {
 		if err := readDiskChild(r, e, in, &d); err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func readDisk(r *reading, e *element) error {
 	case kind == "volume":
 		d.Pool, d.Volume = source.attr("pool"), source.attr("volume")
 	default:
-		r.note(e, Refused, "A disk of type "+cut(kind)+" belongs to no pool.")
+		r.note(e, Refused, "A disk of type "+shorten(kind)+" belongs to no pool.")
 		return nil
 	}
 	r.Disks = append(r.Disks, d)
@@ -55,7 +55,7 @@ func readDiskChild(r *reading, e, in *element, d *Disk) error {
 		}
 	case "serial":
 		if !drive {
-			set(r, in, fleet.DiskFields, &d.As, "serial", strings.TrimSpace(in.text))
+			setValue(r, in, fleet.DiskFields, &d.As, "serial", strings.TrimSpace(in.text))
 		}
 	case "boot":
 		return setNumber(r, in, fleet.DiskFields, &d.As, "bootOrder", in.attr("order"), 1)
@@ -65,14 +65,14 @@ func readDiskChild(r *reading, e, in *element, d *Disk) error {
 		}
 	case "readonly":
 		if !drive {
-			set(r, in, fleet.DiskFields, &d.As, "readOnly", true)
+			setValue(r, in, fleet.DiskFields, &d.As, "readOnly", true)
 		}
 	case "shareable":
 		r.note(in, Left, "The disk becomes a new volume, which other VMs cannot share. To share a disk between VMs, choose an existing volume.")
 	case "iotune":
 		return readTune(r, in, d)
 	case "backingStore", "mirror":
-		if len(in.in) > 0 {
+		if len(in.children) > 0 {
 			r.note(in, Refused, "A disk that depends on another file.")
 		}
 	case "encryption", "auth":
@@ -86,23 +86,23 @@ func readDiskChild(r *reading, e, in *element, d *Disk) error {
 func readBus(r *reading, target *element, d *Disk) {
 	switch bus := target.attr("bus"); {
 	case bus == "" || bus == "virtio":
-	case offered(fleet.DiskBuses, bus):
+	case isOption(fleet.DiskBuses, bus):
 		d.As.Bus = bus
 	default:
-		r.note(target, Left, "The disk uses the virtio bus here, not "+cut(bus)+": the guest needs the virtio driver.")
+		r.note(target, Left, "The disk uses the virtio bus here, not "+shorten(bus)+": the guest needs the virtio driver.")
 	}
 }
 
 func readDriver(r *reading, disk, e *element, d *Disk) {
 	for _, name := range []string{"cache", "io", "discard"} {
 		if e.has(name) {
-			set(r, e, fleet.DiskFields, &d.As, name, e.attr(name))
+			setValue(r, e, fleet.DiskFields, &d.As, name, e.attr(name))
 		}
 	}
 	if e.attr("type") == fleet.Raw && disk.attr("type") == "file" {
-		set(r, e, fleet.DiskFields, &d.As, "format", fleet.Raw)
+		setValue(r, e, fleet.DiskFields, &d.As, "format", fleet.Raw)
 	}
-	r.others(e, "disk's driver", "name", "type", "cache", "io", "discard")
+	r.noteOtherAttributes(e, "disk's driver", "name", "type", "cache", "io", "discard")
 }
 
 // limitFields maps libvirt's name of a disk limit to the field, and to the number of libvirt units in one unit of the
@@ -117,7 +117,7 @@ var limitFields = map[string]struct {
 }
 
 func readTune(r *reading, e *element, d *Disk) error {
-	for _, in := range e.in {
+	for _, in := range e.children {
 		t, known := limitFields[in.name]
 		if !known {
 			r.note(in, Left, "A disk's limits here are operations and bytes a second, of reads, writes or both, with bursts. This limit cannot be chosen.")

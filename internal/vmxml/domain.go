@@ -16,16 +16,16 @@ func init() { // an init function, because the table's entries refer to a reader
 		"name":        {read: func(r *reading, e *element) error { r.Name = strings.TrimSpace(e.text); return nil }},
 		"description": {read: func(r *reading, e *element) error { r.Description = strings.TrimSpace(e.text); return nil }},
 		"title":       {read: readTitle}, "memory": {read: readMemory}, "vcpu": {read: readCPUs}, "cpu": {read: readCPU}, "os": {read: readOS}, "memoryBacking": {read: readBacking},
-		"devices":       {read: func(r *reading, e *element) error { return r.each(e, deviceTable) }},
+		"devices":       {read: func(r *reading, e *element) error { return r.readChildren(e, deviceTable) }},
 		"currentMemory": {read: readCurrentMemory}, "maxMemory": {read: readMaxMemory}, "cputune": {read: readCPUTune}, "numatune": {read: readNUMATune},
 		"features": {read: readFeatures}, "clock": {read: readClock}, "pm": {read: readPM},
 		"on_poweroff": lifecycleAction("a guest that powers off stays off", "destroy", map[string]string{"restart": "always"}), "on_crash": lifecycleAction("a guest that crashes stays off or is restarted", "destroy", map[string]string{"restart": "onFailure"}),
-		"on_reboot": lifecycleAction("a guest that reboots is not powered off", "restart", nil), "uuid": usual("A new VM gets a new UUID."), "metadata": left("The metadata of other programs is not imported."),
-		"resource": usual(hostChoice), "seclabel": usual(hostChoice), "genid": left("A new VM gets no generation id."),
-		"launchSecurity": {read: readLaunchSecurity}, "iothreads": left("IOThreads cannot be chosen here: the disks' I/O runs in QEMU's main thread."),
-		"iothreadids": left("IOThreads cannot be chosen here."), "defaultiothread": left("IOThreads cannot be chosen here."),
-		"blkiotune": left("I/O limits are set for each disk, not for the whole VM."), "sysinfo": left("The SMBIOS texts that the guest reads cannot be chosen here."),
-		"bootloader": refused("A program of the host."),
+		"on_reboot": lifecycleAction("a guest that reboots is not powered off", "restart", nil), "uuid": usualPart("A new VM gets a new UUID."), "metadata": leftPart("The metadata of other programs is not imported."),
+		"resource": usualPart(hostChoice), "seclabel": usualPart(hostChoice), "genid": leftPart("A new VM gets no generation id."),
+		"launchSecurity": {read: readLaunchSecurity}, "iothreads": leftPart("IOThreads cannot be chosen here: the disks' I/O runs in QEMU's main thread."),
+		"iothreadids": leftPart("IOThreads cannot be chosen here."), "defaultiothread": leftPart("IOThreads cannot be chosen here."),
+		"blkiotune": leftPart("I/O limits are set for each disk, not for the whole VM."), "sysinfo": leftPart("The SMBIOS texts that the guest reads cannot be chosen here."),
+		"bootloader": refusedPart("A program of the host."),
 	}
 }
 
@@ -46,7 +46,7 @@ func readCurrentMemory(r *reading, e *element) error {
 		return err
 	}
 	if n>>10 > 0 {
-		r.part(e, "memory.balloonMiB", n>>10)
+		r.setField(e, "memory.balloonMiB", n>>10)
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func readMaxMemory(r *reading, e *element) error {
 	if err != nil {
 		return err
 	}
-	r.part(e, "memory.maxMiB", n)
+	r.setField(e, "memory.maxMiB", n)
 	return nil
 }
 
@@ -74,7 +74,7 @@ func readCPUs(r *reading, e *element) (err error) {
 		}
 	}
 	if e.has("cpuset") {
-		r.part(e, "cpu.pinned", e.attr("cpuset"))
+		r.setField(e, "cpu.pinned", e.attr("cpuset"))
 	}
 	return nil
 }
@@ -83,12 +83,12 @@ func readCPU(r *reading, e *element) error {
 	model := e.first("model")
 	switch mode := e.attr("mode"); {
 	case mode == "host-passthrough" || mode == "host-model" || mode == "maximum":
-		r.part(e, "cpu.model", mode)
+		r.setField(e, "cpu.model", mode)
 	case model != nil:
-		r.part(model, "cpu.model", strings.TrimSpace(model.text))
+		r.setField(model, "cpu.model", strings.TrimSpace(model.text))
 	}
 	var features []string
-	for _, in := range e.in {
+	for _, in := range e.children {
 		switch in.name {
 		case "model", "vendor":
 		case "topology":
@@ -100,20 +100,20 @@ func readCPU(r *reading, e *element) error {
 				return err
 			}
 		case "feature":
-			switch name := cut(in.attr("name")); in.attr("policy") {
+			switch name := shorten(in.attr("name")); in.attr("policy") {
 			case "", "require", "force":
 				features = append(features, "+"+name)
 			case "disable", "forbid":
 				features = append(features, "-"+name)
 			default:
-				r.note(in, Left, "A CPU feature can be required or disabled here; the policy "+cut(in.attr("policy"))+" does neither.")
+				r.note(in, Left, "A CPU feature can be required or disabled here; the policy "+shorten(in.attr("policy"))+" does neither.")
 			}
 		default:
 			r.note(in, Left, "Only the model, features, topology and NUMA nodes of a processor can be chosen here.")
 		}
 	}
 	if len(features) > 0 {
-		r.part(e, "cpu.features", strings.Join(features, " "))
+		r.setField(e, "cpu.features", strings.Join(features, " "))
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func readTopology(r *reading, e *element) error {
 // readNUMANodes reads guest NUMA nodes. A single node contains the whole VM and needs no setting.
 func readNUMANodes(r *reading, e *element) error {
 	var nodes []fleet.VMNUMANode
-	for _, in := range e.in {
+	for _, in := range e.children {
 		if in.name != "cell" {
 			r.note(in, Left, "Only the vCPUs, memory and host nodes of a NUMA node can be chosen here.")
 			continue
@@ -154,10 +154,10 @@ func readNUMANodes(r *reading, e *element) error {
 		if n>>10 > fleet.MaxMemoryMiB || len(nodes) == fleet.MaxNUMANodes {
 			return lineError(in.line, "these are more NUMA nodes, or larger ones, than a VM can have.")
 		}
-		if len(in.in) > 0 || in.has("memAccess") || in.has("discard") {
+		if len(in.children) > 0 || in.has("memAccess") || in.has("discard") {
 			r.note(in, Left, "Distances, caches and access of single NUMA nodes cannot be chosen here.")
 		}
-		nodes = append(nodes, fleet.VMNUMANode{CPUs: cut(in.attr("cpus")), MemoryMiB: int(n >> 10)})
+		nodes = append(nodes, fleet.VMNUMANode{CPUs: shorten(in.attr("cpus")), MemoryMiB: int(n >> 10)})
 	}
 	if len(nodes) == 1 {
 		r.note(e, Usual, "A single NUMA node contains the whole VM and needs no setting.")
@@ -168,15 +168,15 @@ func readNUMANodes(r *reading, e *element) error {
 }
 
 func readFeatures(r *reading, e *element) error {
-	return r.each(e, map[string]part{
-		"acpi": usual("Every VM here has it."), "apic": usual("Every VM here has it."), "pae": usual("Every VM here has it."), "vmport": usual(hostChoice), "smm": usual("Secure boot includes this."),
-		"hyperv": left("Hyper-V enlightenments cannot be chosen here."), "kvm": left("The KVM features that a guest sees cannot be chosen here."),
+	return r.readChildren(e, map[string]part{
+		"acpi": usualPart("Every VM here has it."), "apic": usualPart("Every VM here has it."), "pae": usualPart("Every VM here has it."), "vmport": usualPart(hostChoice), "smm": usualPart("Secure boot includes this."),
+		"hyperv": leftPart("Hyper-V enlightenments cannot be chosen here."), "kvm": leftPart("The KVM features that a guest sees cannot be chosen here."),
 	})
 }
 
 func readClock(r *reading, e *element) error {
 	if offset := cmp.Or(e.attr("offset"), "utc"); offset != "utc" {
-		r.note(e, Left, "A VM's clock is in UTC here, not "+cut(offset)+": set the time zone in the guest.")
+		r.note(e, Left, "A VM's clock is in UTC here, not "+shorten(offset)+": set the time zone in the guest.")
 		return nil
 	}
 	r.note(e, Usual, sameForAll)
@@ -201,9 +201,9 @@ func lifecycleAction(meaning, usual string, policies map[string]string) part {
 		case word == usual:
 			r.note(e, Usual, sameForAll)
 		case policies[word] != "" && r.Spec.Policy.Restart != "always":
-			r.part(e, "policy.restart", policies[word])
+			r.setField(e, "policy.restart", policies[word])
 		case policies[word] == "":
-			r.note(e, Left, strconv.Quote(cut(word))+" cannot be chosen here: "+meaning+".")
+			r.note(e, Left, strconv.Quote(shorten(word))+" cannot be chosen here: "+meaning+".")
 		}
 		return nil
 	}}
@@ -217,10 +217,10 @@ func readLaunchSecurity(r *reading, e *element) error {
 		}
 	}
 	if !slices.ContainsFunc(fleet.ConfidentialKinds, func(o fleet.Option) bool { return o.Value == kind && kind != "" }) {
-		r.note(e, Left, "Memory is encrypted by AMD SEV or Intel TDX here, not by "+cut(kind)+".")
+		r.note(e, Left, "Memory is encrypted by AMD SEV or Intel TDX here, not by "+shorten(kind)+".")
 		return nil
 	}
-	r.part(e, "security.confidential", kind)
+	r.setField(e, "security.confidential", kind)
 	r.note(e, Usual, "The host gives a new VM its own launch policy and keys.")
 	return nil
 }

@@ -22,7 +22,7 @@ type reading struct {
 
 func (r *reading) note(e *element, k Kind, text string) {
 	if len(r.Notes) < maxNotes {
-		r.Notes = append(r.Notes, Note{e.line, cut(cmp.Or(e.at, e.name)), k, text})
+		r.Notes = append(r.Notes, Note{e.line, shorten(cmp.Or(e.at, e.name)), k, text})
 	}
 }
 
@@ -35,15 +35,15 @@ func Read(text string) (Result, error) {
 	r := &reading{numaNodes: map[int]*element{}}
 	r.Spec.Firmware = fleet.BIOS
 	if t := root.attr("type"); t != "kvm" && t != "qemu" {
-		return Result{}, lineError(root.line, "this is a domain of type %q. Only KVM and QEMU domains can be imported.", cut(t))
+		return Result{}, lineError(root.line, "this is a domain of type %q. Only KVM and QEMU domains can be imported.", shorten(t))
 	}
-	if err := r.each(root, domainTable); err != nil {
+	if err := r.readChildren(root, domainTable); err != nil {
 		return Result{}, err
 	}
 	if r.Spec.CPUs == 0 || r.Spec.MemoryMiB == 0 {
 		return Result{}, lineError(root.line, "the domain does not say how many vCPUs and how much memory it has.")
 	}
-	r.settle(root)
+	r.resolve(root)
 	slices.SortStableFunc(r.Notes, func(a, b Note) int { return cmp.Compare(a.Line, b.Line) })
 	return r.Result, nil
 }
@@ -57,9 +57,9 @@ type part struct {
 }
 
 // each handles the child elements of in by the table.
-func (r *reading) each(in *element, table map[string]part) error {
+func (r *reading) readChildren(in *element, table map[string]part) error {
 	seen := map[string]bool{}
-	for _, e := range in.in {
+	for _, e := range in.children {
 		p, known := table[e.name]
 		switch {
 		case e.foreign && e.name == "commandline":
@@ -72,7 +72,7 @@ func (r *reading) each(in *element, table map[string]part) error {
 		case p.read == nil:
 			r.note(e, p.kind, p.why)
 		case seen[e.name] && !p.many:
-			return lineError(e.line, "<%s> occurs twice.", cut(e.name))
+			return lineError(e.line, "<%s> occurs twice.", shorten(e.name))
 		default:
 			if err := p.read(r, e); err != nil {
 				return err
@@ -83,9 +83,9 @@ func (r *reading) each(in *element, table map[string]part) error {
 	return nil
 }
 
-func left(why string) part    { return part{kind: Left, why: why} }
-func usual(why string) part   { return part{kind: Usual, why: why} }
-func refused(why string) part { return part{kind: Refused, why: why} }
+func leftPart(why string) part    { return part{kind: Left, why: why} }
+func usualPart(why string) part   { return part{kind: Usual, why: why} }
+func refusedPart(why string) part { return part{kind: Refused, why: why} }
 
 const (
 	sameForAll = "This is the same for every VM here."
@@ -96,7 +96,7 @@ const (
 func number(e *element, text string, most int) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 0 || n > most {
-		return 0, lineError(e.line, "%q in <%s> is no whole number up to %d.", cut(text), cut(e.name), most)
+		return 0, lineError(e.line, "%q in <%s> is no whole number up to %d.", shorten(text), shorten(e.name), most)
 	}
 	return n, nil
 }
@@ -106,7 +106,7 @@ func kib(e *element, text, unit string) (uint64, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 50)
 	by, known := map[string]uint64{"": 1 << 10, "b": 1, "bytes": 1, "KB": 1000, "k": 1 << 10, "KiB": 1 << 10, "MB": 1e6, "M": 1 << 20, "MiB": 1 << 20, "GB": 1e9, "G": 1 << 30, "GiB": 1 << 30, "TB": 1e12, "T": 1 << 40, "TiB": 1 << 40}[unit]
 	if err != nil || !known || n > (1<<62)/by {
-		return 0, lineError(e.line, "%q %s in <%s> is no amount of memory.", cut(text), cut(unit), cut(e.name))
+		return 0, lineError(e.line, "%q %s in <%s> is no amount of memory.", shorten(text), shorten(unit), shorten(e.name))
 	}
 	return n * by >> 10, nil
 }
@@ -128,62 +128,62 @@ func (r *reading) mib(e *element) (int, error) {
 
 // set stores a value in the named field. If the field refuses the value, the field stays unchanged and the note has the
 // field's reason.
-func set[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name string, value any) {
+func setValue[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name string, value any) {
 	i := slices.IndexFunc(fields, func(f fleet.Field[S]) bool { return f.Name == name })
 	f, was := fields[i], *to
 	text, err := json.Marshal(value)
 	if err == nil {
-		err = f.Take(to, text)
+		err = f.Decode(to, text)
 	}
-	why := f.Fault(*to)
+	why := f.ValueError(*to)
 	if err == nil && why == "" {
 		return
 	}
 	*to = was
-	shown := cut(fmt.Sprint(value))
+	shown := shorten(fmt.Sprint(value))
 	if f.Input.Kind == fleet.InputChoice {
 		why = "The default is used."
 	}
-	r.note(e, Left, strings.TrimSpace(fmt.Sprintf("%s%s %q is not available for a VM here. %s", strings.ToUpper(f.Type[:1]), cut(f.Type[1:]), shown, why)))
+	r.note(e, Left, strings.TrimSpace(fmt.Sprintf("%s%s %q is not available for a VM here. %s", strings.ToUpper(f.Type[:1]), shorten(f.Type[1:]), shown, why)))
 }
 
 // part sets a field of the spec.
-func (r *reading) part(e *element, name string, value any) {
-	set(r, e, fleet.Parts(), &r.Spec, name, value)
+func (r *reading) setField(e *element, name string, value any) {
+	setValue(r, e, fleet.OptionalFields(), &r.Spec, name, value)
 }
 
 // numberPart sets a numeric field of the spec. A text that is not a number is an error. Zero keeps the default.
-func (r *reading) numberPart(e *element, name, text string) error {
-	return setNumber(r, e, fleet.Parts(), &r.Spec, name, text, 1)
+func (r *reading) setNumberField(e *element, name, text string) error {
+	return setNumber(r, e, fleet.OptionalFields(), &r.Spec, name, text, 1)
 }
 
 // setNumber parses text, divides the number by by (1024 converts bytes to KiB), and stores it as set does.
 func setNumber[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name, text string, by uint64) error {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 62)
 	if err != nil {
-		return lineError(e.line, "%q in <%s> is no whole number.", cut(text), cut(e.name))
+		return lineError(e.line, "%q in <%s> is no whole number.", shorten(text), shorten(e.name))
 	}
 	if n > 0 {
-		set(r, e, fields, to, name, int64((n+by-1)/by))
+		setValue(r, e, fields, to, name, int64((n+by-1)/by))
 	}
 	return nil
 }
 
 // others adds a note if the element has attributes other than known. of describes the element: "NIC driver".
-func (r *reading) others(e *element, of string, known ...string) {
+func (r *reading) noteOtherAttributes(e *element, of string, known ...string) {
 	var more []string
 	for name := range e.attrs {
 		if !slices.Contains(known, name) {
-			more = append(more, cut(name))
+			more = append(more, shorten(name))
 		}
 	}
 	if slices.Sort(more); len(more) > 0 {
-		r.note(e, Left, fmt.Sprintf("These attributes of a %s cannot be chosen here: %s.", of, cut(strings.Join(more, ", "))))
+		r.note(e, Left, fmt.Sprintf("These attributes of a %s cannot be chosen here: %s.", of, shorten(strings.Join(more, ", "))))
 	}
 }
 
 // settle decides settings that depend on several elements.
-func (r *reading) settle(root *element) {
+func (r *reading) resolve(root *element) {
 	pc := r.Spec.Boot.Machine == fleet.MachinePC
 	for i := range r.Disks {
 		if d := &r.Disks[i]; d.As.Bus == "ide" && !pc && !d.CDROM {
@@ -213,12 +213,12 @@ func (r *reading) settle(root *element) {
 	for i, e := range r.numaNodes {
 		switch {
 		case i < len(r.Spec.NUMA):
-			r.Spec.NUMA[i].Nodes = cut(e.attr("nodeset"))
+			r.Spec.NUMA[i].Nodes = shorten(e.attr("nodeset"))
 		case i == 0 && r.Spec.Memory.Nodes == "":
-			r.part(e, "memory.nodes", e.attr("nodeset"))
+			r.setField(e, "memory.nodes", e.attr("nodeset"))
 		default:
 			r.note(e, Left, "The VM has no such NUMA node.")
 		}
 	}
-	r.settleBoot()
+	r.resolveBootOrder()
 }

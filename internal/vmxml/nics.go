@@ -21,10 +21,10 @@ func readInterface(r *reading, e *element) error {
 		r.note(e, Left, "A NIC needs a network here: choose one.")
 		return nil
 	default:
-		r.note(e, Refused, "A NIC of type "+cut(kind)+" is on no network of Quantix.")
+		r.note(e, Refused, "A NIC of type "+shorten(kind)+" is on no network of Quantix.")
 		return nil
 	}
-	for _, in := range e.in {
+	for _, in := range e.children {
 		if err := readNICChild(r, in, &n); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func readNICChild(r *reading, e *element, n *fleet.NIC) error {
 				return err
 			}
 		}
-		r.others(e, "NIC's driver", "name", "queues")
+		r.noteOtherAttributes(e, "NIC's driver", "name", "queues")
 	case "bandwidth":
 		return readBandwidth(r, e, n)
 	case "filterref":
@@ -76,19 +76,19 @@ var equivalentModels = map[string]string{"e1000": "e1000e", "e1000-82540em": "e1
 func readModel(r *reading, e *element, n *fleet.NIC) {
 	switch m := e.attr("type"); {
 	case m == "virtio":
-	case offered(fleet.NICModels, m):
+	case isOption(fleet.NICModels, m):
 		n.Model = m
 	case equivalentModels[m] != "":
 		n.Model = equivalentModels[m]
 		r.note(e, Left, "The NIC is an e1000e here, not "+m+": recent guests have its driver.")
 	default:
-		r.note(e, Left, "The NIC is virtio here, not "+cut(m)+": the guest needs the virtio driver.")
+		r.note(e, Left, "The NIC is virtio here, not "+shorten(m)+": the guest needs the virtio driver.")
 	}
 }
 
 // readBandwidth reads the NIC's limits. libvirt and the fields both use KiB.
 func readBandwidth(r *reading, e *element, n *fleet.NIC) error {
-	for _, in := range e.in {
+	for _, in := range e.children {
 		way := map[string]string{"inbound": "in", "outbound": "out"}[in.name]
 		if way == "" {
 			r.note(in, Left, "A NIC has limits for inbound and for outbound traffic.")
@@ -101,7 +101,7 @@ func readBandwidth(r *reading, e *element, n *fleet.NIC) error {
 				}
 			}
 		}
-		r.others(in, "NIC's limit", "average", "peak", "burst")
+		r.noteOtherAttributes(in, "NIC's limit", "average", "peak", "burst")
 	}
 	return nil
 }

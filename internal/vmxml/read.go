@@ -59,7 +59,7 @@ type Note struct {
 }
 
 // Beyond reports whether any line reaches outside the VM.
-func (r Result) Beyond() bool {
+func (r Result) ReachesHost() bool {
 	return slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Kind == Refused })
 }
 
@@ -69,7 +69,7 @@ type element struct {
 	name, at string // at: path from the domain's child elements
 	attrs    map[string]string
 	text     string
-	in       []*element
+	children       []*element
 	foreign  bool // the element has another XML namespace than libvirt's
 }
 
@@ -86,7 +86,7 @@ func (e *element) first(name string) *element {
 	if e == nil {
 		return nil
 	}
-	for _, in := range e.in {
+	for _, in := range e.children {
 		if in.name == name && !in.foreign {
 			return in
 		}
@@ -143,17 +143,17 @@ func parse(text string) (*element, error) {
 			if count++; count > maxElements || len(open) == maxDepth || len(t.Attr) > maxAttrs {
 				return nil, lineError(line, "this has more elements, or deeper ones, than a VM needs.")
 			}
-			e, err := begin(t, line, open)
+			e, err := newElement(t, line, open)
 			if err != nil {
 				return nil, err
 			}
 			switch {
 			case len(open) > 0:
-				open[len(open)-1].in = append(open[len(open)-1].in, e)
+				open[len(open)-1].children = append(open[len(open)-1].children, e)
 			case root != nil:
 				return nil, lineError(line, "there is more text after the domain. Paste a single domain.")
 			case e.name != "domain" || e.foreign:
-				return nil, lineError(line, "the outermost element is <%s>, not <domain>.", cut(t.Name.Local))
+				return nil, lineError(line, "the outermost element is <%s>, not <domain>.", shorten(t.Name.Local))
 			default:
 				root = e
 			}
@@ -174,7 +174,7 @@ func parse(text string) (*element, error) {
 	return root, nil
 }
 
-func begin(t xml.StartElement, line int, open []*element) (*element, error) {
+func newElement(t xml.StartElement, line int, open []*element) (*element, error) {
 	e := &element{line: line, name: t.Name.Local, attrs: map[string]string{}, foreign: t.Name.Space != ""}
 	for _, o := range open[min(1, len(open)):] {
 		e.at += o.name + "/"
@@ -187,7 +187,7 @@ func begin(t xml.StartElement, line int, open []*element) (*element, error) {
 			continue
 		}
 		if _, twice := e.attrs[a.Name.Local]; twice {
-			return nil, lineError(line, "<%s> has %s twice.", cut(e.name), cut(a.Name.Local))
+			return nil, lineError(line, "<%s> has %s twice.", shorten(e.name), shorten(a.Name.Local))
 		}
 		e.attrs[a.Name.Local] = a.Value
 	}
@@ -197,13 +197,13 @@ func begin(t xml.StartElement, line int, open []*element) (*element, error) {
 // parserMessage returns the XML parser's message without the parser's line number, which may be too low.
 func parserMessage(err error) string {
 	if bad, ok := errors.AsType[*xml.SyntaxError](err); ok {
-		return cut(bad.Msg)
+		return shorten(bad.Msg)
 	}
-	return cut(err.Error())
+	return shorten(err.Error())
 }
 
 // cut shortens a text for an error message.
-func cut(text string) string {
+func shorten(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if r := []rune(text); len(r) > 80 {
 		return string(r[:80]) + "…"

@@ -17,19 +17,19 @@ func readOS(r *reading, e *element) error {
 	if e.attr("firmware") == "efi" {
 		r.Spec.Firmware = fleet.UEFI
 	}
-	return r.each(e, map[string]part{
+	return r.readChildren(e, map[string]part{
 		"type": {read: readMachine}, "loader": {read: readLoader}, "firmware": {read: readFirmware},
 		"bootmenu": {read: func(r *reading, e *element) error { r.Spec.Boot.Menu = e.attr("enable") == "yes"; return nil }},
 		"boot":     {many: true, read: func(r *reading, e *element) error { r.firmwareOrder = append(r.firmwareOrder, e); return nil }},
-		"nvram":    left("The firmware's variables are not imported: the VM starts with new ones."),
-		"kernel":   refused(chooseKernel), "initrd": refused(chooseKernel), "cmdline": refused("This belongs to a kernel of the host. Give the command line with the kernel, under Boot."),
-		"dtb": refused(intoHost), "acpi": refused(intoHost), "smbios": left("The SMBIOS texts that the guest reads cannot be chosen here."), "bios": left("The timeouts and the output of the firmware cannot be chosen here."),
+		"nvram":    leftPart("The firmware's variables are not imported: the VM starts with new ones."),
+		"kernel":   refusedPart(chooseKernel), "initrd": refusedPart(chooseKernel), "cmdline": refusedPart("This belongs to a kernel of the host. Give the command line with the kernel, under Boot."),
+		"dtb": refusedPart(intoHost), "acpi": refusedPart(intoHost), "smbios": leftPart("The SMBIOS texts that the guest reads cannot be chosen here."), "bios": leftPart("The timeouts and the output of the firmware cannot be chosen here."),
 	})
 }
 
 func readMachine(r *reading, e *element) error {
 	if kind := strings.TrimSpace(e.text); kind != "hvm" {
-		return lineError(e.line, "a guest of type %q cannot be made here.", cut(kind))
+		return lineError(e.line, "a guest of type %q cannot be made here.", shorten(kind))
 	}
 	if arch := e.attr("arch"); arch != "" && arch != "x86_64" && arch != "aarch64" {
 		r.note(e, Left, "The VM has the architecture of its host.")
@@ -39,7 +39,7 @@ func readMachine(r *reading, e *element) error {
 	case m == fleet.MachinePC || strings.HasPrefix(m, fleet.MachinePC+"-"):
 		r.Spec.Boot.Machine = fleet.MachinePC
 	default:
-		r.note(e, Left, "A VM here has the machine q35 or pc, not "+cut(m)+".")
+		r.note(e, Left, "A VM here has the machine q35 or pc, not "+shorten(m)+".")
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func readLoader(r *reading, e *element) error {
 }
 
 func readFirmware(r *reading, e *element) error {
-	for _, in := range e.in {
+	for _, in := range e.children {
 		if in.name == "feature" && in.attr("name") == "secure-boot" {
 			r.Spec.Security.SecureBoot = in.attr("enabled") == "yes"
 		}
@@ -65,11 +65,11 @@ func readFirmware(r *reading, e *element) error {
 }
 
 func readBacking(r *reading, e *element) error {
-	return r.each(e, map[string]part{
+	return r.readChildren(e, map[string]part{
 		"locked": {read: func(r *reading, _ *element) error { r.Spec.Memory.Locked = true; return nil }},
 		"access": {read: func(r *reading, e *element) error { r.Spec.Memory.Shared = e.attr("mode") == "shared"; return nil }},
-		"source": usual(hostChoice), "allocation": usual(hostChoice), "nosharepages": left("The host chooses whether it merges equal pages."),
-		"discard": left("The host chooses whether it discards the memory's file at the end."),
+		"source": usualPart(hostChoice), "allocation": usualPart(hostChoice), "nosharepages": leftPart("The host chooses whether it merges equal pages."),
+		"discard": leftPart("The host chooses whether it discards the memory's file at the end."),
 		"hugepages": {read: func(r *reading, e *element) error {
 			page := e.first("page")
 			if page == nil {
@@ -83,10 +83,10 @@ func readBacking(r *reading, e *element) error {
 			if n > 1<<24 {
 				return lineError(page.line, "there are no pages of this size.")
 			}
-			if len(e.in) > 1 || page.has("nodeset") {
+			if len(e.children) > 1 || page.has("nodeset") {
 				r.note(e, Left, "All memory has pages of one size here: the first size given.")
 			}
-			r.part(page, "memory.hugePageKiB", n)
+			r.setField(page, "memory.hugePageKiB", n)
 			return nil
 		}},
 	})
@@ -99,10 +99,10 @@ const defaultPeriod = 100_000
 func readCPUTune(r *reading, e *element) error {
 	pins := map[string]bool{}
 	var last *element
-	for _, in := range e.in {
+	for _, in := range e.children {
 		switch in.name {
 		case "shares":
-			if err := r.numberPart(in, "cpu.shares", in.text); err != nil {
+			if err := r.setNumberField(in, "cpu.shares", in.text); err != nil {
 				return err
 			}
 		case "period":
@@ -122,7 +122,7 @@ func readCPUTune(r *reading, e *element) error {
 	case len(pins) > 1:
 		r.note(last, Left, "All vCPUs are pinned to the same processors here. Choose them under CPU.")
 	case last != nil:
-		r.part(last, "cpu.pinned", strings.TrimSpace(last.attr("cpuset")))
+		r.setField(last, "cpu.pinned", strings.TrimSpace(last.attr("cpuset")))
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func readCPUTune(r *reading, e *element) error {
 func readQuota(r *reading, tune, e *element) error {
 	quota, err := strconv.ParseInt(strings.TrimSpace(e.text), 10, 62)
 	if err != nil {
-		return lineError(e.line, "%q in <quota> is no whole number.", cut(e.text))
+		return lineError(e.line, "%q in <quota> is no whole number.", shorten(e.text))
 	}
 	period := int64(defaultPeriod)
 	if p := tune.first("period"); p != nil {
@@ -141,7 +141,7 @@ func readQuota(r *reading, tune, e *element) error {
 		period = cmp.Or(int64(n), period)
 	}
 	if percent := quota / max(period/100, 1); quota > 0 && percent < 100 { // a larger quota does not limit one vCPU
-		r.part(e, "cpu.limit", max(percent, 1))
+		r.setField(e, "cpu.limit", max(percent, 1))
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func readQuota(r *reading, tune, e *element) error {
 // readNUMATune may run before readNUMANodes, so settle combines the two results.
 func readNUMATune(r *reading, e *element) error {
 	const strict = "The memory comes only from the named nodes of the host: another mode cannot be chosen here."
-	for _, in := range e.in {
+	for _, in := range e.children {
 		nodes := strings.TrimSpace(in.attr("nodeset"))
 		switch {
 		case in.name != "memory" && in.name != "memnode":
@@ -157,7 +157,7 @@ func readNUMATune(r *reading, e *element) error {
 		case cmp.Or(in.attr("mode"), "strict") != "strict" || nodes == "":
 			r.note(in, Left, strict)
 		case in.name == "memory":
-			r.part(in, "memory.nodes", nodes)
+			r.setField(in, "memory.nodes", nodes)
 		default:
 			node, err := number(in, in.attr("cellid"), fleet.MaxNUMANodes-1)
 			if err != nil {

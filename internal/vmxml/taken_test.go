@@ -58,7 +58,7 @@ func TestEveryVMSettingIsRead(t *testing.T) {
 				t.Errorf("line %d, %s, was dropped: %s", n.Line, n.At, n.Text)
 			}
 		}
-		for _, f := range fleet.Parts() {
+		for _, f := range fleet.OptionalFields() {
 			taken[f.Name] = taken[f.Name] || !f.Default(r.Spec)
 		}
 		for _, f := range fleet.NICFields {
@@ -71,7 +71,7 @@ func TestEveryVMSettingIsRead(t *testing.T) {
 	if !taken["policy.restart"] {
 		t.Error("on_crash was dropped")
 	}
-	for _, name := range fleet.PartNames() {
+	for _, name := range fleet.OptionalFieldNames() {
 		group, _, _ := strings.Cut(name, ".")
 		if _, none := notInXML[name]; !none && !taken[name] && notInXML[group+"."] == "" {
 			t.Errorf("%s is never set", name)

@@ -94,7 +94,7 @@ func TestDefinitionBecomesSpec(t *testing.T) {
 			t.Errorf("line %s: kind %q, want %q; all %v", at, notes[at], kind, notes)
 		}
 	}
-	if r.Beyond() {
+	if r.ReachesHost() {
 		t.Errorf("reported as outside the VM: %+v", r.Notes)
 	}
 }
@@ -191,7 +191,7 @@ func TestHostAccessIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if !r.Beyond() {
+		if !r.ReachesHost() {
 			t.Errorf("%s has no note: %+v", name, r.Notes)
 		}
 		r.Spec.NICs = nil // the network of a NIC with a script remains
@@ -280,7 +280,7 @@ func TestUnknownValuesDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Spec.Display != (fleet.VMDisplay{}) || r.Spec.Devices != (fleet.VMDevices{}) || r.Spec.CPU.Model != "host-passthrough" || r.Beyond() || len(r.Notes) != 6 {
+	if r.Spec.Display != (fleet.VMDisplay{}) || r.Spec.Devices != (fleet.VMDevices{}) || r.Spec.CPU.Model != "host-passthrough" || r.ReachesHost() || len(r.Notes) != 6 {
 		t.Errorf("read is %+v with %+v", r.Spec, r.Notes)
 	}
 }

@@ -178,7 +178,7 @@ func (c *Client) do(ctx context.Context, path string, in, out any) error {
 	}
 	claim := path == PathClaim
 	if claim {
-		req.Header.Set(TurnsHeader, "1")
+		req.Header.Set(SharedConnHeader, "1")
 	}
 	got, err := c.transport.Load().conns.send(ctx, req, claim)
 	if err != nil {
@@ -220,7 +220,7 @@ type answer struct {
 func (a answer) into(out any) error {
 	switch {
 	case a.status/100 != 2:
-		return problem(a.status, bytes.NewReader(a.body))
+		return errorOf(a.status, bytes.NewReader(a.body))
 	case out == nil || len(a.body) == 0:
 		return nil
 	}

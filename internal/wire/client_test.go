@@ -167,7 +167,7 @@ func TestRefusalHasStatusAndDetail(t *testing.T) {
 	if _, err := c.Report(t.Context(), wire.Report{}); err == nil || !strings.Contains(err.Error(), "larger") {
 		t.Errorf("a huge answer: %v", err)
 	}
-	if _, err := c.DialPair(t.Context(), "", "c-1"); wire.StatusOf(err) != 502 {
+	if _, err := c.DialRelay(t.Context(), "", "c-1"); wire.StatusOf(err) != 502 {
 		t.Errorf("console: %v", err)
 	}
 }
@@ -182,7 +182,7 @@ func TestOnlyPinnedAuthorityTrusted(t *testing.T) {
 		if _, err := a.client(srv.URL).Hello(t.Context(), wire.Hello{}); err == nil || wire.StatusOf(err) != 0 {
 			t.Errorf("%s: %v", what, err)
 		}
-		if _, err := a.client(srv.URL).DialPair(t.Context(), srv.URL, "c"); err == nil {
+		if _, err := a.client(srv.URL).DialRelay(t.Context(), srv.URL, "c"); err == nil {
 			t.Errorf("%s: the console was dialled", what)
 		}
 	}

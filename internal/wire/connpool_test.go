@@ -152,7 +152,7 @@ func TestNoRequestBehindUnwrittenClaim(t *testing.T) {
 		_, err := c.Claim(t.Context(), wire.ClaimRequest{Max: 1})
 		ended <- err
 	}()
-	for until := time.Now().Add(20 * time.Second); !c.Parked(); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(20 * time.Second); !c.IsClaimParked(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal("the claim was not parked")
 		}
@@ -199,7 +199,7 @@ func TestRepeatedClaimGetsFullTimeout(t *testing.T) {
 		}
 	}).URL)
 	t.Cleanup(func() { close(over) })
-	c.Patience(patience)
+	c.SetClaimTimeout(patience)
 	ended := make(chan error)
 	go func() {
 		_, err := c.Claim(t.Context(), wire.ClaimRequest{Max: 1})

@@ -25,12 +25,12 @@ func StatusOf(err error) int {
 }
 
 // maxProblem is the largest error body that is read, in bytes.
-const maxProblem = 64 << 10
+const maxErrorBody = 64 << 10
 
-func problem(status int, text io.Reader) error {
+func errorOf(status int, text io.Reader) error {
 	var body struct{ Title, Detail string }
 	e := &Error{Status: status, Detail: http.StatusText(status)}
-	if json.NewDecoder(io.LimitReader(text, maxProblem)).Decode(&body) == nil {
+	if json.NewDecoder(io.LimitReader(text, maxErrorBody)).Decode(&body) == nil {
 		switch {
 		case body.Detail != "":
 			e.Detail = body.Detail

@@ -9,10 +9,10 @@ import (
 )
 
 // Patience sets the timeout of a claim.
-func (c *Client) Patience(d time.Duration) { c.claimLimit = d }
+func (c *Client) SetClaimTimeout(d time.Duration) { c.claimLimit = d }
 
 // Late sets how long queued results wait for a result call in progress.
-func (c *Client) Late(d time.Duration) { c.results.maxDelay = d }
+func (c *Client) SetResultDelay(d time.Duration) { c.results.maxDelay = d }
 
 // Wrap wraps each connection that the client dials.
 func (c *Client) Wrap(wrap func(net.Conn) net.Conn) {
@@ -28,7 +28,7 @@ func (c *Client) Wrap(wrap func(net.Conn) net.Conn) {
 }
 
 // Waiting waits until n results are queued.
-func (c *Client) Waiting(t *testing.T, n int) {
+func (c *Client) WaitForQueued(t *testing.T, n int) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		c.results.mu.Lock()
@@ -44,7 +44,7 @@ func (c *Client) Waiting(t *testing.T, n int) {
 }
 
 // Parked reports whether the portal has confirmed a parked claim.
-func (c *Client) Parked() bool {
+func (c *Client) IsClaimParked() bool {
 	p := c.transport.Load().conns
 	p.mu.Lock()
 	defer p.mu.Unlock()

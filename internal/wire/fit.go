@@ -21,8 +21,8 @@ import (
 // longer list is refused, because each entry matters. Lists that guests can make long are cut instead.
 type bound struct {
 	limit int
-	cut   bool // list: drop the entries above the limit
-	lines bool // text: keep line breaks and tabs
+	truncate   bool // list: drop the entries above the limit
+	keepLines bool // text: keep line breaks and tabs
 }
 
 // Defaults for fields that the tables below do not name.
@@ -33,7 +33,7 @@ var (
 
 // boundsByName limits fields of this name in every message.
 var boundsByName = map[string]bound{
-	"Name": {limit: 255}, "Text": {limit: 4 << 10, lines: true}, "Error": {limit: 4 << 10, lines: true},
+	"Name": {limit: 255}, "Text": {limit: 4 << 10, keepLines: true}, "Error": {limit: 4 << 10, keepLines: true},
 	"Path": {limit: 4 << 10}, "MountPath": {limit: 4 << 10}, "Backing": {limit: 4 << 10},
 }
 
@@ -43,34 +43,34 @@ var boundsByField = map[string]bound{
 	"State.VMs": {limit: 4 << 10}, "State.Discovered": {limit: 4 << 10}, "State.Pools": {limit: 256},
 	"State.Networks": {limit: 4 << 10}, "State.Groups": {limit: 4 << 10},
 	"PoolStatus.Volumes": {limit: 4 << 10}, "VMStatus.Disks": {limit: 256}, "VMStatus.NICs": {limit: 256},
-	"VMStatus.Checks":  {limit: fleet.MaxHealthChecks, cut: true},
-	"VMStatus.Health":  {limit: fleet.MaxHealthChecks, cut: true},
-	"HealthState.Said": {limit: fleet.MaxHealthWords}, "HealthCheck.Path": {limit: 256},
-	"HealthCheck.Program": {limit: fleet.MaxProgram}, "HealthCheck.Args": {limit: fleet.MaxCheckArgs, lines: true},
-	"GuestOutput.Stdout": {limit: fleet.MaxGuestOutput, lines: true},
-	"GuestOutput.Stderr": {limit: fleet.MaxGuestOutput, lines: true}, "HealthCheck.Kind": {limit: 16},
+	"VMStatus.Checks":  {limit: fleet.MaxHealthChecks, truncate: true},
+	"VMStatus.Health":  {limit: fleet.MaxHealthChecks, truncate: true},
+	"HealthState.Said": {limit: fleet.MaxHealthAnswer}, "HealthCheck.Path": {limit: 256},
+	"HealthCheck.Program": {limit: fleet.MaxProgram}, "HealthCheck.Args": {limit: fleet.MaxCheckArgs, keepLines: true},
+	"GuestOutput.Stdout": {limit: fleet.MaxGuestOutput, keepLines: true},
+	"GuestOutput.Stderr": {limit: fleet.MaxGuestOutput, keepLines: true}, "HealthCheck.Kind": {limit: 16},
 	"HealthCheck.Action": {limit: 16}, "HealthState.State": {limit: 16},
-	"NICState.Addresses": {limit: 64, cut: true}, "NICState.Seen": {limit: 64, cut: true},
-	"SeenAddress.By": {limit: 3, cut: true}, "VMStatus.Modules": {limit: fleet.MaxModules, cut: true},
-	"VMStatus.PendingUnplug": {limit: 256, cut: true}, "PendingUnplug.What": {limit: 255},
-	"NetworkStatus.Leases": {limit: 1 << 10, cut: true}, "HostNIC.Addresses": {limit: 256, cut: true},
+	"NICState.Addresses": {limit: 64, truncate: true}, "NICState.Seen": {limit: 64, truncate: true},
+	"SeenAddress.By": {limit: 3, truncate: true}, "VMStatus.Modules": {limit: fleet.MaxModules, truncate: true},
+	"VMStatus.PendingUnplug": {limit: 256, truncate: true}, "PendingUnplug.What": {limit: 255},
+	"NetworkStatus.Leases": {limit: 1 << 10, truncate: true}, "HostNIC.Addresses": {limit: 256, truncate: true},
 	"LaunchInfo.Kind": {limit: 16}, "LaunchInfo.Measurement": {limit: fleet.MaxMeasurement},
-	"HostDevice.Parents": {limit: 64, cut: true},
+	"HostDevice.Parents": {limit: 64, truncate: true},
 	"Inventory.Disks":    {limit: 10000}, "Inventory.NICs": {limit: 10000}, "NUMANode.Threads": {limit: 10000},
 	"Results.Results": {limit: MaxResults}, "Report.Meters": {limit: 4 << 10}, "Report.Guests": {limit: MaxGuests},
-	"GuestReading.FileSystems": {limit: fleet.MaxGuestFileSystems, cut: true},
-	"GuestReading.Users":       {limit: fleet.MaxGuestUsers, cut: true},
+	"GuestReading.FileSystems": {limit: fleet.MaxGuestFileSystems, truncate: true},
+	"GuestReading.Users":       {limit: fleet.MaxGuestUsers, truncate: true},
 	"GuestStatus.Version":      {limit: fleet.MaxGuestText}, "GuestStatus.OS": {limit: fleet.MaxGuestText},
 	"GuestStatus.Kernel": {limit: fleet.MaxGuestText}, "GuestStatus.Hostname": {limit: fleet.MaxGuestText},
 	"GuestFileSystem.Path": {limit: fleet.MaxGuestText}, "GuestFileSystem.Type": {limit: fleet.MaxGuestText},
 	"GuestUser.Domain": {limit: fleet.MaxGuestText}, "GuestReading.AgoMs": {limit: 24 * 3600 * 1000},
 	"FilterCounts.NICs": {limit: fleet.MaxCountedNICs}, "FilterCounts.AgoMs": {limit: 24 * 3600 * 1000},
 	"Report.LookedAgoMs": {limit: 24 * 3600 * 1000},
-	"JoinRequest.CSR":    {limit: 17 << 10, lines: true}, "RenewRequest.CSR": {limit: 17 << 10, lines: true},
+	"JoinRequest.CSR":    {limit: 17 << 10, keepLines: true}, "RenewRequest.CSR": {limit: 17 << 10, keepLines: true},
 }
 
 // ordinals are numbers without the limit maxQuantity: sequence numbers, and counters that grow forever.
-var ordinals = map[string]bool{"Seq": true, "Epoch": true, "Newest": true, "Stamped": true, "Generation": true, "CPUNanos": true}
+var unboundedNumbers = map[string]bool{"Seq": true, "Epoch": true, "Newest": true, "Stamped": true, "Generation": true, "CPUNanos": true}
 
 // maxQuantity is larger than any real quantity. A thousand such quantities add up without overflow.
 const maxQuantity = 1 << 53
@@ -129,7 +129,7 @@ type field struct {
 	path                 string // ".vms"; empty for an embedded struct
 	text, list           bound
 	limit                int64 // largest value of a quantity
-	required, id, closed bool
+	required, id, knownOnly bool
 	known                []string
 }
 
@@ -145,7 +145,7 @@ func planOf(t reflect.Type) []field {
 		f, name := t.Field(i), t.Name()+"."+t.Field(i).Name
 		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		plan[i] = field{text: defaultText, list: defaultList, limit: maxQuantity, required: required[name]}
-		if ordinals[f.Name] {
+		if unboundedNumbers[f.Name] {
 			plan[i].limit = math.MaxInt64
 		}
 		if !f.Anonymous {
@@ -161,7 +161,7 @@ func planOf(t reflect.Type) []field {
 		case ok:
 			plan[i].text, plan[i].limit = own, int64(own.limit)
 		}
-		plan[i].known, plan[i].closed = knownValues[f.Type]
+		plan[i].known, plan[i].knownOnly = knownValues[f.Type]
 		plan[i].id = f.Type.PkgPath() != "" && f.Type.Kind() == reflect.String && strings.HasSuffix(f.Type.Name(), "ID")
 	}
 	fieldPlans.Store(t, plan)
@@ -213,7 +213,7 @@ func fitList(v reflect.Value, f field) *violation {
 		return nil
 	}
 	if n := v.Len(); n > f.list.limit {
-		if !f.list.cut {
+		if !f.list.truncate {
 			return &violation{text: fmt.Sprintf("A list here has at most %d entries, not %d.", f.list.limit, n)}
 		}
 		v.Set(v.Slice(0, f.list.limit))
@@ -229,7 +229,7 @@ func fitList(v reflect.Value, f field) *violation {
 func fitText(v reflect.Value, f field) *violation {
 	s := v.String()
 	switch {
-	case f.closed && !slices.Contains(f.known, s):
+	case f.knownOnly && !slices.Contains(f.known, s):
 		return &violation{text: fmt.Sprintf("This portal does not know %q.", sanitize(s, bound{limit: 40}))}
 	case f.id && (s != "" || f.required) && !fleet.IsID(s):
 		return &violation{text: "This is not an identifier."}
@@ -261,7 +261,7 @@ func sanitize(s string, b bound) string {
 	hidden := func(r rune) bool {
 		switch r {
 		case '\n', '\r', '\t':
-			return !b.lines
+			return !b.keepLines
 		}
 		return unicode.IsControl(r) || r >= 0x600 && unicode.Is(unicode.Bidi_Control, r)
 	}
@@ -289,7 +289,7 @@ func Shown(text string, limit int) string { return sanitize(text, bound{limit: l
 
 // ShownLines is Shown for a text of several lines.
 func ShownLines(text string, limit int) string {
-	return sanitize(text, bound{limit: limit, lines: true})
+	return sanitize(text, bound{limit: limit, keepLines: true})
 }
 
 // dedup drops later entries with the same key. A domain is either a Quantix VM or a discovered VM, never both.

@@ -14,14 +14,14 @@ import (
 )
 
 // MaxPairMessage is the largest websocket message of a relay, in bytes.
-const MaxPairMessage = 1 << 20
+const MaxRelayMessage = 1 << 20
 
 // relayWriteBuffers is shared by all relays, so that an idle relay occupies no write buffer.
 var relayWriteBuffers sync.Pool
 
 // DialPair opens the agent's end of a relay at the portal that the other end is connected to. portal is that portal's
 // address; empty: the agent's own portal. If possible, the dial resumes the TLS session of earlier calls.
-func (c *Client) DialPair(ctx context.Context, portal string, id fleet.PairID) (*websocket.Conn, error) {
+func (c *Client) DialRelay(ctx context.Context, portal string, id fleet.PairID) (*websocket.Conn, error) {
 	u := c.portal
 	if portal != "" {
 		var err error
@@ -29,7 +29,7 @@ func (c *Client) DialPair(ctx context.Context, portal string, id fleet.PairID) (
 			return nil, err
 		}
 	}
-	u = u.JoinPath(PathPair, url.PathEscape(string(id)))
+	u = u.JoinPath(PathRelay, url.PathEscape(string(id)))
 	u.Scheme = "wss"
 	dialer := websocket.Dialer{
 		NetDialContext:   newDialer().DialContext,
@@ -44,10 +44,10 @@ func (c *Client) DialPair(ctx context.Context, portal string, id fleet.PairID) (
 	if err != nil {
 		if resp != nil && errors.Is(err, websocket.ErrBadHandshake) {
 			defer resp.Body.Close()
-			return nil, problem(resp.StatusCode, resp.Body)
+			return nil, errorOf(resp.StatusCode, resp.Body)
 		}
 		return nil, fmt.Errorf("dial the portal for the relay: %w", err)
 	}
-	ws.SetReadLimit(MaxPairMessage)
+	ws.SetReadLimit(MaxRelayMessage)
 	return ws, nil
 }

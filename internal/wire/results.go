@@ -12,7 +12,7 @@ import (
 )
 
 // olderFor is how long results are sent one by one to a portal that lacks PathResults.
-const olderFor = 10 * time.Minute
+const olderPortalPeriod = 10 * time.Minute
 
 // resultQueue batches results: the results that arrive during a call are sent together in the next call. So a host
 // where many jobs end at once needs one connection and few calls. A call that the portal delays blocks other results
@@ -134,6 +134,6 @@ func (c *Client) finishEach(all []*pendingResult, unknown bool) {
 	if unknown && slices.ContainsFunc(all, known) {
 		c.results.mu.Lock()
 		defer c.results.mu.Unlock()
-		c.results.singleUntil = time.Now().Add(olderFor)
+		c.results.singleUntil = time.Now().Add(olderPortalPeriod)
 	}
 }

@@ -30,7 +30,7 @@ func (p *resultPortal) serve(w http.ResponseWriter, r *http.Request) {
 	var jobs []string
 	take := func(id fleet.JobID) {
 		jobs = append(jobs, string(id))
-		out.Answers = append(out.Answers, wire.ResultAnswer{FinishAnswer: wire.FinishAnswer{Again: id == "again"}, Status: p.refuses[string(id)], Detail: "no"})
+		out.Answers = append(out.Answers, wire.ResultAnswer{FinishAnswer: wire.FinishAnswer{Requeued: id == "again"}, Status: p.refuses[string(id)], Detail: "no"})
 	}
 	status := http.StatusOK
 	var answer any = &out
@@ -87,7 +87,7 @@ func TestQueuedResultsAreBatched(t *testing.T) {
 			p := c.portal
 			p.release, p.called = make(chan struct{}), make(chan struct{})
 			client := a.client(a.serve(loopback, p.serve).URL)
-			client.Late(time.Hour)
+			client.SetResultDelay(time.Hour)
 			var mu sync.Mutex
 			got := map[string]outcome{}
 			var all sync.WaitGroup
@@ -100,7 +100,7 @@ func TestQueuedResultsAreBatched(t *testing.T) {
 					}
 					mu.Lock()
 					defer mu.Unlock()
-					got[id] = outcome{answer.Again, status}
+					got[id] = outcome{answer.Requeued, status}
 				})
 			}
 			send("first")
@@ -108,7 +108,7 @@ func TestQueuedResultsAreBatched(t *testing.T) {
 			for _, id := range []string{"b", "again", "d"} {
 				send(id)
 			}
-			client.Waiting(t, 3)
+			client.WaitForQueued(t, 3)
 			close(p.release)
 			all.Wait()
 			if fmt.Sprint(got) != fmt.Sprint(c.want) || len(p.calls) != c.calls {
@@ -147,7 +147,7 @@ func TestUnknownJobsDoNotMarkPortalAsOlder(t *testing.T) {
 	a := newAuthority(t)
 	p := &resultPortal{release: make(chan struct{}), called: make(chan struct{}), refuses: map[string]int{"all": 404, "a": 404, "b": 404}}
 	client := a.client(a.serve(loopback, p.serve).URL)
-	client.Late(time.Hour)
+	client.SetResultDelay(time.Hour)
 	together := func(ids ...string) {
 		release := sync.OnceFunc(func() { close(p.release) })
 		defer release() // else a failed test leaves the server blocked
@@ -158,7 +158,7 @@ func TestUnknownJobsDoNotMarkPortalAsOlder(t *testing.T) {
 				<-p.called
 			}
 		}
-		client.Waiting(t, len(ids)-1)
+		client.WaitForQueued(t, len(ids)-1)
 		release()
 		all.Wait()
 	}

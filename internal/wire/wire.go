@@ -38,7 +38,7 @@ const (
 	// PathFirstBoots + <VM id>: FirstBootRequest → FirstBoot, for the VM's own host. Older portals lack it.
 	PathFirstBoots = "/agent/v1/first-boots/"
 
-	PathPair    = "/agent/v1/pair/"    // + <relay id>: websocket, subprotocol "binary"; header SessionHeader
+	PathRelay    = "/agent/v1/pair/"    // + <relay id>: websocket, subprotocol "binary"; header SessionHeader
 	PathConsole = "/agent/v1/console/" // PathPair for older agents
 )
 
@@ -48,7 +48,7 @@ const SessionHeader = "Quantix-Session"
 // TurnsHeader is set on claims of agents that share one connection between claims and calls. The portal answers 102
 // once such a claim is parked. The agent may then send its next request behind the claim, which ends at once: with
 // 204, or with work if the portal is just assigning some. Older portals send no 102.
-const TurnsHeader = "Quantix-Turns"
+const SharedConnHeader = "Quantix-Turns"
 
 // ClaimWait is how long the portal parks a claim while there is no work.
 const ClaimWait = 25 * time.Second
@@ -108,7 +108,7 @@ type Stamp struct {
 }
 
 // NeverLooked is the reported age of a state that was never read: it is older than every freshness limit.
-const NeverLooked = 1000 * time.Hour
+const NeverRead = 1000 * time.Hour
 
 // Report is a host's state. Full reports contain State; heartbeats, which report no change, contain only Digest.
 type Report struct {
@@ -124,7 +124,7 @@ type Report struct {
 	// LookedAgoMs is the age of the host's state when the report is sent, in milliseconds of the agent's monotonic
 	// clock, from the start of the last successful read of the hypervisor. The report's VMs, pools and networks are
 	// that old.
-	LookedAgoMs int64  `json:"lookedAgoMs,omitempty"`
+	StateAgeMs int64  `json:"lookedAgoMs,omitempty"`
 	Stamp       *Stamp `json:"stamp,omitempty"` // set by Client
 }
 
@@ -240,10 +240,10 @@ type Work struct {
 	Pool    *fleet.Pool    `json:"pool,omitempty"`    // pool.*; of volume.*, the volume's
 	Network *fleet.Network `json:"network,omitempty"` // network.*
 	// Held lists the users of the volume at the time of the claim, for volume.*.
-	Held *fleet.VolumeInUse `json:"held,omitempty"`
+	VolumeUsers *fleet.VolumeInUse `json:"held,omitempty"`
 	// Made are the VM's disks whose content was complete once. A disk is created only once: if one of these disks is
 	// missing, the agent reports a fault and does not create the disk again.
-	Made []fleet.Volref `json:"made,omitempty"`
+	CreatedDisks []fleet.Volref `json:"made,omitempty"`
 	Mark string         `json:"mark,omitempty"` // the VM's mark: see Proof
 	// SpecHash is the hash of the VM's name and spec, equal for each claim of one generation. The agent stores it in
 	// the definition.
@@ -301,13 +301,13 @@ type Finish struct {
 
 	SecurityGroup *fleet.SecurityGroupStatus `json:"securityGroup,omitempty"` // status after the job (secgroup.*)
 
-	Drawing *fleet.Drawing     `json:"drawing,omitempty"` // the plan (vm.plan)
+	Drawing *fleet.DefinitionDiff     `json:"drawing,omitempty"` // the plan (vm.plan)
 	Output  *fleet.GuestOutput `json:"output,omitempty"`  // the program's result (vm.exec)
 }
 
 // FinishAnswer is the portal's answer to a result.
 type FinishAnswer struct {
-	Again bool `json:"again"` // the subject has a newer generation, and a new job is queued
+	Requeued bool `json:"again"` // the subject has a newer generation, and a new job is queued
 }
 
 // MaxResults is the largest number of results in one call.

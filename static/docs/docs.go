@@ -13,7 +13,7 @@ import (
 //go:embed *.md
 var files embed.FS
 
-const contents = "README.md"
+const indexFile = "README.md"
 
 // Manual holds all chapters. It does not change after Open, so it is safe for concurrent use.
 type Manual struct {
@@ -56,7 +56,7 @@ var Open = sync.OnceValue(func() *Manual {
 
 func load(tree fs.FS) (*Manual, error) {
 	m := &Manual{chapters: map[string]*Chapter{}}
-	index, err := renderFile(tree, contents)
+	index, err := renderFile(tree, indexFile)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func load(tree fs.FS) (*Manual, error) {
 		for i, c := range g.Chapters {
 			page, err := renderFile(tree, c.Name+".md")
 			if err != nil {
-				return nil, fmt.Errorf("%s lists a chapter that cannot be read: %w", contents, err)
+				return nil, fmt.Errorf("%s lists a chapter that cannot be read: %w", indexFile, err)
 			}
 			g.Chapters[i] = &page.Chapter
 			g.Chapters[i].Name = c.Name

@@ -19,7 +19,7 @@ import (
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))), // the pages' CSP forbids inline styles
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
-	goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(parts{}, 100))),
+	goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(nodeRenderer{}, 100))),
 )
 
 // page is a rendered file, with the groups of chapters that it links to.
@@ -134,9 +134,9 @@ func headingID(n *ast.Heading) string {
 
 // parts renders the nodes that differ from goldmark's output: headings link to themselves, and the keyboard can scroll
 // wide tables and code blocks.
-type parts struct{}
+type nodeRenderer struct{}
 
-func (parts) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+func (nodeRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	r.Register(ast.KindHeading, renderHeading)
 	r.Register(ast.KindFencedCodeBlock, renderCode)
 	r.Register(extast.KindTable, renderTable)

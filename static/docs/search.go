@@ -24,7 +24,7 @@ const (
 var commonWords = strings.Fields("a an and another are be can do does for from get how i if in into is it my of on or other the there to what when where which why with")
 
 // sameWords maps words of queries to synonyms that the manual uses.
-var sameWords = map[string][]string{
+var synonyms = map[string][]string{
 	"add": {"create", "new"}, "create": {"add", "new"}, "new": {"create", "add"}, "make": {"create", "add"}, "delete": {"remove"}, "remove": {"delete", "release"},
 	"upgrade": {"update"}, "update": {"upgrade"}, "machine": {"vm", "host"}, "server": {"host"}, "datastore": {"pool"}, "disk": {"volume"}, "vms": {"vm"}, "ip": {"address"}, "ips": {"address"},
 	"resize": {"grow"}, "enlarge": {"grow"}, "expand": {"grow"}, "migrate": {"move"}, "move": {"migration"}, "down": {"away"}, "quota": {"limit"},
@@ -33,7 +33,7 @@ var sameWords = map[string][]string{
 // Search returns at most limit sections, the best first. A match in the heading counts more than a match in the
 // chapter's title, and that more than a match in the text. A section must contain at least two thirds of the words.
 func (m *Manual) Search(text string, limit int) []Hit {
-	words := searchWords(text)
+	words := queryWords(text)
 	if len(words) == 0 {
 		return nil
 	}
@@ -63,20 +63,20 @@ func (m *Manual) Search(text string, limit int) []Hit {
 
 // word holds the stem of one word of a query, and the stems of its synonyms. A stem matches the beginning of a word, so
 // that "hosts" finds "host".
-type word []string
+type queryWord []string
 
 // searchWords returns the words of a query in lower case, without common words. If the query has only common words, it
 // returns these.
-func searchWords(text string) []word {
+func queryWords(text string) []queryWord {
 	all := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("?!,;\"'()", r) })
 	kept := slices.DeleteFunc(slices.Clone(all), func(w string) bool { return slices.Contains(commonWords, w) })
 	if len(kept) == 0 {
 		kept = all
 	}
-	words := make([]word, min(len(kept), maxWords))
+	words := make([]queryWord, min(len(kept), maxWords))
 	for i := range words {
-		words[i] = word{stem(kept[i])}
-		for _, same := range append(sameWords[kept[i]], sameWords[strings.TrimSuffix(kept[i], "s")]...) {
+		words[i] = queryWord{stem(kept[i])}
+		for _, same := range append(synonyms[kept[i]], synonyms[strings.TrimSuffix(kept[i], "s")]...) {
 			words[i] = append(words[i], stem(same))
 		}
 	}
@@ -98,7 +98,7 @@ func stem(w string) string {
 
 // score counts the words that the section contains, and weighs them by their position. Matches in a long text count
 // less, since they are often accidental.
-func (s Section) score(chapter string, words []word) (found int, score float64) {
+func (s Section) score(chapter string, words []queryWord) (found int, score float64) {
 	title, chapter, text := strings.ToLower(s.Title), strings.ToLower(chapter), strings.ToLower(s.text)
 	exact := 0
 	for _, w := range words {
@@ -127,7 +127,7 @@ func (s Section) score(chapter string, words []word) (found int, score float64) 
 }
 
 // at returns the first position in text of one of the word's stems; -1: none.
-func (w word) at(text string) int {
+func (w queryWord) at(text string) int {
 	first := -1
 	for _, begun := range w {
 		if at := wordAt(text, begun); at >= 0 && (first < 0 || at < first) {
@@ -137,7 +137,7 @@ func (w word) at(text string) int {
 	return first
 }
 
-func (w word) count(text string) int {
+func (w queryWord) count(text string) int {
 	n := 0
 	for _, begun := range w {
 		n += countWord(text, begun)
@@ -169,7 +169,7 @@ func countWord(text, begun string) int {
 	return n
 }
 
-func excerpt(text string, words []word) string {
+func excerpt(text string, words []queryWord) string {
 	at := -1
 	for _, w := range words {
 		if i := w.at(strings.ToLower(text)); i >= 0 && (at < 0 || i < at) {

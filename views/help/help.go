@@ -32,11 +32,11 @@ func (p Page) headings() []docs.Section {
 	return p.Chapter.Headings()
 }
 
-func (p Page) here(c *docs.Chapter) bool { return p.Text == "" && c == p.Chapter }
+func (p Page) isCurrent(c *docs.Chapter) bool { return p.Text == "" && c == p.Chapter }
 
 func hitPath(h docs.Hit) string { return views.HelpPath(h.Chapter.Name, h.Section.Anchor) }
 
-func current(here bool) templ.Attributes {
+func currentAttrs(here bool) templ.Attributes {
 	if here {
 		return templ.Attributes{"aria-current": "page"}
 	}

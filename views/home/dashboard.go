@@ -20,7 +20,7 @@ type DashboardPage struct {
 	Now      time.Time
 }
 
-func (p DashboardPage) hosts() (all, online int) {
+func (p DashboardPage) hostCounts() (all, online int) {
 	for ph, n := range p.Overview.Hosts {
 		all += n
 		if ph == fleet.HostOnline {
@@ -30,7 +30,7 @@ func (p DashboardPage) hosts() (all, online int) {
 	return all, online
 }
 
-func (p DashboardPage) vms() (all, running int) {
+func (p DashboardPage) vmCounts() (all, running int) {
 	for ph, n := range p.Overview.VMs {
 		all += n
 		if ph == fleet.PhaseRunning { // consistent with the list of states next to it
@@ -40,7 +40,7 @@ func (p DashboardPage) vms() (all, running int) {
 	return all, running
 }
 
-func (p DashboardPage) pools() (all, ok int) {
+func (p DashboardPage) poolCounts() (all, ok int) {
 	for t, n := range p.Overview.Pools {
 		all += n
 		if t == fleet.SeverityOK || t == fleet.SeverityIdle { // a pool without hosts has no failure
@@ -50,10 +50,10 @@ func (p DashboardPage) pools() (all, ok int) {
 	return all, ok
 }
 
-func (p DashboardPage) infra() bool { return policy.May(p.Actor, policy.InfraSee, "") }
+func (p DashboardPage) seesHosts() bool { return policy.May(p.Actor, policy.InfraSee, "") }
 
-func (p DashboardPage) allWell() string {
-	if p.infra() {
+func (p DashboardPage) noProblemsHint() string {
+	if p.seesHosts() {
 		return "Offline hosts, pools that cannot be mounted, failed VMs and failed tasks are listed here."
 	}
 	return "Failed VMs, failed tasks and storage faults are listed here."
@@ -70,11 +70,11 @@ func attentionID(x fleet.Attention) string {
 }
 
 // attentionWords are the type names on the page that differ from the type's key.
-var attentionWords = map[string]string{string(fleet.TypeVM): "VM", string(fleet.TypeSecurityGroup): "security group"}
+var attentionTypeNames = map[string]string{string(fleet.TypeVM): "VM", string(fleet.TypeSecurityGroup): "security group"}
 
 // attentionCount is the number of objects in the row: "3 pools".
 func attentionCount(x fleet.Attention) string {
-	word := cmp.Or(attentionWords[x.Kind], x.Kind)
+	word := cmp.Or(attentionTypeNames[x.Kind], x.Kind)
 	if x.Count == 0 {
 		return word // the number is unknown
 	}
@@ -82,7 +82,7 @@ func attentionCount(x fleet.Attention) string {
 }
 
 // attentionOn names the host with the cause, for a row of one object.
-func attentionOn(x fleet.Attention) string {
+func attentionHost(x fleet.Attention) string {
 	if x.Count == 1 && len(x.Objects) == 1 && x.Objects[0].Text != "" {
 		return "(" + x.Objects[0].Text + ")"
 	}
@@ -96,7 +96,7 @@ func plural(n int, singular string) string {
 	return singular + "s"
 }
 
-func needs(n int) string {
+func needVerb(n int) string {
 	if n == 1 {
 		return "needs"
 	}
@@ -106,7 +106,7 @@ func needs(n int) string {
 // tabs lead to the lists that the actor may see.
 func (p DashboardPage) tabs() []kit.Tab {
 	tabs := []kit.Tab{{Text: "Overview", Href: "/", Here: true}, {Text: "VMs", Href: "/vms"}}
-	if p.infra() {
+	if p.seesHosts() {
 		tabs = append(tabs, kit.Tab{Text: "Hosts", Href: "/hosts"})
 	}
 	return append(tabs, kit.Tab{Text: "Storage", Href: "/pools"}, kit.Tab{Text: "Networks", Href: "/networks"}, kit.Tab{Text: "Images", Href: "/images"}, kit.Tab{Text: "Templates", Href: "/templates"}, kit.Tab{Text: "Tasks", Href: "/tasks"})

@@ -124,7 +124,7 @@ func dashboard(p DashboardPage) templ.Component {
 			templ_7745c5c3_Var4 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if hosts, _ := p.hosts(); hosts == 0 && p.infra() {
+		if hosts, _ := p.hostCounts(); hosts == 0 && p.seesHosts() {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -160,8 +160,8 @@ func dashboard(p DashboardPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if p.infra() {
-			if all, online := p.hosts(); true {
+		if p.seesHosts() {
+			if all, online := p.hostCounts(); true {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<a class=\"tile\" href=\"/hosts\"><strong class=\"big\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -202,7 +202,7 @@ func dashboard(p DashboardPage) templ.Component {
 				}
 			}
 		}
-		if all, running := p.vms(); true {
+		if all, running := p.vmCounts(); true {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<a class=\"tile\" href=\"/vms\"><strong class=\"big\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -246,7 +246,7 @@ func dashboard(p DashboardPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if n := p.Overview.VMsInNeed; n > 0 {
+			if n := p.Overview.VMsNeedingAttention; n > 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<span class=\"bad\" data-state>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -265,9 +265,9 @@ func dashboard(p DashboardPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var12 string
-				templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(needs(n))
+				templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(needVerb(n))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `home/dashboard.templ`, Line: 49, Col: 64}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `home/dashboard.templ`, Line: 49, Col: 67}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 				if templ_7745c5c3_Err != nil {
@@ -288,7 +288,7 @@ func dashboard(p DashboardPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if all, ok := p.pools(); true {
+		if all, ok := p.poolCounts(); true {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "<a class=\"tile\" href=\"/pools\"><strong class=\"big\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -328,7 +328,7 @@ func dashboard(p DashboardPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if p.infra() {
+		if p.seesHosts() {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<a class=\"tile\" href=\"/vms?tab=found\"><strong class=\"big\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -359,7 +359,7 @@ func dashboard(p DashboardPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if p.infra() {
+		if p.seesHosts() {
 			templ_7745c5c3_Err = capacity(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -483,7 +483,7 @@ func attention(p DashboardPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Overview.Attention) == 0 {
-			templ_7745c5c3_Err = kit.Empty("circle-check", "No problems", p.allWell()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("circle-check", "No problems", p.noProblemsHint()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -545,7 +545,7 @@ func attention(p DashboardPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if on := attentionOn(x); on != "" {
+				if on := attentionHost(x); on != "" {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<span class=\"muted\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -787,7 +787,7 @@ func attentionName(kind string, o fleet.AttentionObject) templ.Component {
 			templ_7745c5c3_Var33 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if at := fleet.ResourceType(kind).Is().At(o.ID); at != "" {
+		if at := fleet.ResourceType(kind).Info().PagePath(o.ID); at != "" {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 61, "<a href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1004,7 +1004,7 @@ func phases(p DashboardPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if all, _ := p.vms(); all == 0 {
+		if all, _ := p.vmCounts(); all == 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 74, "<p class=\"state small\">No VMs yet.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -11,22 +11,22 @@ import (
 // SearchPage shows the hits of a search.
 type SearchPage struct {
 	Text  string
-	Found []fleet.SearchHit
+	Hits []fleet.SearchHit
 	Help  []docs.Hit // sections of the manual
 }
 
-func (p SearchPage) empty() bool { return len(p.Found) == 0 && len(p.Help) == 0 }
+func (p SearchPage) empty() bool { return len(p.Hits) == 0 && len(p.Help) == 0 }
 
 func helpPath(h docs.Hit) string { return views.HelpPath(h.Chapter.Name, h.Section.Anchor) }
 
 // searchGroups are the searched resource types, in the order of the page.
 var searchGroups = []fleet.Resource{
-	fleet.TypeVM.Is(), fleet.TypeDiscovered.Is(), fleet.TypeHost.Is(), fleet.TypePool.Is(), fleet.TypeNetwork.Is(), fleet.TypeImage.Is(), fleet.TypeTemplate.Is(), fleet.TypeProject.Is(),
+	fleet.TypeVM.Info(), fleet.TypeDiscovered.Info(), fleet.TypeHost.Info(), fleet.TypePool.Info(), fleet.TypeNetwork.Info(), fleet.TypeImage.Info(), fleet.TypeTemplate.Info(), fleet.TypeProject.Info(),
 }
 
-func (p SearchPage) of(kind string) []fleet.SearchHit {
+func (p SearchPage) hitsOf(kind string) []fleet.SearchHit {
 	var out []fleet.SearchHit
-	for _, f := range p.Found {
+	for _, f := range p.Hits {
 		if f.Kind == kind {
 			out = append(out, f)
 		}
@@ -34,15 +34,15 @@ func (p SearchPage) of(kind string) []fleet.SearchHit {
 	return out
 }
 
-func foundLink(f fleet.SearchHit) string {
-	switch t, _ := fleet.Worded(f.Kind); t.Key {
+func hitLink(f fleet.SearchHit) string {
+	switch t, _ := fleet.ResourceByLabel(f.Kind); t.Key {
 	case fleet.TypeDiscovered:
 		host, id, _ := strings.Cut(f.ID, "/")
-		return views.FoundPath(fleet.HostID(host), fleet.VMID(id))
+		return views.DiscoveredPath(fleet.HostID(host), fleet.VMID(id))
 	case fleet.TypeProject:
-		return views.CutPath(fleet.TypeVM, fleet.ProjectID(f.ID))
+		return views.ProjectListPath(fleet.TypeVM, fleet.ProjectID(f.ID))
 	default:
-		return t.At(f.ID)
+		return t.PagePath(f.ID)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 // Acts are the actions on a host.
 func Acts(a fleet.Actor, h fleet.HostView) []kit.Act {
-	path, can := views.HostPath(h.ID), policy.Offer(a, "host", "", h.Actions())
+	path, can := views.HostPath(h.ID), policy.RestrictActions(a, "host", "", h.Actions())
 	return []kit.Act{
 		{Icon: "server", Word: "Open", Href: path},
 		{Icon: "monitor", Word: "VMs of this host", Href: views.TabPath(path, "vms")},

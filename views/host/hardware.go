@@ -41,14 +41,14 @@ func gpuSharing(g fleet.GPU) string {
 	return strings.Join(ways, "; ")
 }
 
-func number(n int) string {
+func numberOrDash(n int) string {
 	if n == 0 {
 		return "–"
 	}
 	return strconv.Itoa(n)
 }
 
-func speed(mbps int) string {
+func speedText(mbps int) string {
 	switch {
 	case mbps <= 0:
 		return "–"
@@ -60,7 +60,7 @@ func speed(mbps int) string {
 	return strconv.Itoa(mbps) + " Mbit/s"
 }
 
-func capital(word string) string {
+func capitalized(word string) string {
 	if word == "" {
 		return "–"
 	}

@@ -10,8 +10,8 @@ import (
 // JoinPage is the page that adds hosts. Made is the token that this request created, with its secret. The page waits
 // until a host joins with the Watched token.
 type JoinPage struct {
-	Made    *fleet.JoinToken
-	Again   *fleet.HostView // known host that joins again; nil: a new host
+	Created    *fleet.JoinToken
+	RejoiningHost   *fleet.HostView // known host that joins again; nil: a new host
 	Watched *fleet.JoinToken
 	Host    *fleet.HostView // host that joined with the Watched token
 	Tokens  []fleet.JoinToken
@@ -22,8 +22,8 @@ type JoinPage struct {
 // Title is the page's title.
 func (p JoinPage) Title() string {
 	switch {
-	case p.Again != nil:
-		return "Join " + p.Again.Name + " again"
+	case p.RejoiningHost != nil:
+		return "Join " + p.RejoiningHost.Name + " again"
 	case p.Watched != nil && p.Watched.HostID != "":
 		return "Join a host again"
 	}
@@ -44,7 +44,7 @@ func joinTokenState(t fleet.JoinToken, now time.Time) string {
 }
 
 // untilWords describes how long a token that expires at t is still valid: "expires in 14 min".
-func untilWords(t, now time.Time) string {
+func expiryText(t, now time.Time) string {
 	if left := t.Sub(now); left > 0 {
 		return "expires in " + kit.Short(left)
 	}

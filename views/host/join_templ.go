@@ -60,7 +60,7 @@ func Join(p JoinPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if p.Made != nil {
+			if p.Created != nil {
 				templ_7745c5c3_Err = joinCommand(p).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -76,8 +76,8 @@ func Join(p JoinPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if p.Again != nil {
-					templ_7745c5c3_Err = joinAgain(*p.Again).Render(ctx, templ_7745c5c3_Buffer)
+				if p.RejoiningHost != nil {
+					templ_7745c5c3_Err = joinAgain(*p.RejoiningHost).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -266,9 +266,9 @@ func joinCommand(p JoinPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var9 string
-		templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(p.Made.Command)
+		templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(p.Created.Command)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/join.templ`, Line: 81, Col: 52}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/join.templ`, Line: 81, Col: 55}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 		if templ_7745c5c3_Err != nil {
@@ -493,7 +493,7 @@ func joinState(p JoinPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var17 string
-				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(untilWords(p.Watched.ExpiresAt, p.Now))
+				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(expiryText(p.Watched.ExpiresAt, p.Now))
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/join.templ`, Line: 132, Col: 67}
 				}
@@ -695,7 +695,7 @@ func joinTokenChip(t fleet.JoinToken, now time.Time) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.Chip("info", "clock", "Waiting, "+untilWords(t.ExpiresAt, now)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Chip("info", "clock", "Waiting, "+expiryText(t.ExpiresAt, now)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

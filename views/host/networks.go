@@ -9,7 +9,7 @@ import (
 	"quantix/views/network"
 )
 
-var networksHere = kit.Columns{
+var networkColumns = kit.Columns{
 	{Key: "state", Label: "State here"},
 	{Key: "kind", Label: "Kind"},
 	{Key: "forward", Label: "Forward mode"},
@@ -20,7 +20,7 @@ var networksHere = kit.Columns{
 }
 
 func (p Page) networks() kit.Matrix[fleet.NetworkView] {
-	m := hereMatrix(p, "Networks", "Network", networksHere, p.Networks)
+	m := hostMatrix(p, "Networks", "Network", networkColumns, p.Networks)
 	m.Row = func(n fleet.NetworkView) kit.Row {
 		return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID)}
 	}

@@ -8,12 +8,12 @@ import (
 )
 
 // trouble explains a host phase other than online.
-func trouble(h fleet.HostView) string {
+func phaseProblem(h fleet.HostView) string {
 	switch h.Phase {
 	case fleet.HostUnknown:
 		return "Offline for more than " + kit.Short(fleet.Freshness) + ". The last report may be outdated."
 	case fleet.HostDegraded:
-		return cmp.Or(h.Status.Error, fleet.NoLook)
+		return cmp.Or(h.Status.Error, fleet.StaleInventoryError)
 	case fleet.HostConflict:
 		return h.Conflict
 	case fleet.HostPending:

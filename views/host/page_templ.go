@@ -155,7 +155,7 @@ func Show(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				case "topology":
-					templ_7745c5c3_Err = topology.Show(p.Host.Name, "The agent's first report will show the devices and networks.", topology.OfHost(p.Topology, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = topology.Show(p.Host.Name, "The agent's first report will show the devices and networks.", topology.HostGraph(p.Topology, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

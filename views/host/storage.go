@@ -12,11 +12,11 @@ import (
 )
 
 // hereMatrix is the matrix of one host's objects of one resource type.
-func hereMatrix[T any](p Page, title, first string, head kit.Columns, objects []T) kit.Matrix[T] {
+func hostMatrix[T any](p Page, title, first string, head kit.Columns, objects []T) kit.Matrix[T] {
 	return kit.Matrix[T]{Title: title, Aside: kit.Seen(p.Host.SeenAt, p.Now), Label: title, First: first, Head: head, Items: objects}
 }
 
-var poolsHere = kit.Columns{
+var poolColumns = kit.Columns{
 	{Key: "state", Label: "State here"},
 	{Key: "kind", Label: "Kind"},
 	{Key: "path", Label: "Mounted at"},
@@ -26,7 +26,7 @@ var poolsHere = kit.Columns{
 }
 
 func (p Page) pools() kit.Matrix[fleet.PoolView] {
-	m := hereMatrix(p, "Managed pools", "Pool", poolsHere, p.Pools)
+	m := hostMatrix(p, "Managed pools", "Pool", poolColumns, p.Pools)
 	m.Row = func(v fleet.PoolView) kit.Row {
 		id := string(v.ID)
 		return kit.Row{ID: "pool-" + id, Name: v.Name, Href: views.PoolPath(v.ID), Menu: views.MenuPath(fleet.TypePool, v.ID)}
@@ -46,7 +46,7 @@ func (p Page) discoveredPools() []fleet.DiscoveredPool {
 }
 
 // foundState is the state of a discovered pool in words; empty: unknown, since older agents do not report it.
-func foundState(f fleet.DiscoveredPool) string {
+func discoveredPoolState(f fleet.DiscoveredPool) string {
 	switch {
 	case f.Error != "":
 		return "Cannot be read: " + f.Error
@@ -61,9 +61,9 @@ func foundState(f fleet.DiscoveredPool) string {
 }
 
 // foundKinds are the labels of libvirt's pool types.
-var foundKinds = map[string]string{
+var discoveredPoolKinds = map[string]string{
 	"dir": "Directory", "fs": "File system", "netfs": "Network file system", "logical": "LVM", "disk": "Disk", "iscsi": "iSCSI", "iscsi-direct": "iSCSI direct",
 	"scsi": "SCSI", "mpath": "Multipath", "rbd": "Ceph RBD", "gluster": "GlusterFS", "zfs": "ZFS", "vstorage": "Virtuozzo Storage", "sheepdog": "Sheepdog",
 }
 
-func foundKind(f fleet.DiscoveredPool) string { return cmp.Or(foundKinds[f.Kind], f.Kind) }
+func discoveredPoolKind(f fleet.DiscoveredPool) string { return cmp.Or(discoveredPoolKinds[f.Kind], f.Kind) }

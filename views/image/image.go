@@ -52,7 +52,7 @@ func Copies(v fleet.ImageView) string {
 	}
 	good := 0
 	for _, c := range newest.Copies {
-		if c.Offered() {
+		if c.Usable() {
 			good++
 		}
 	}
@@ -93,7 +93,7 @@ func (p Page) tabs() []kit.Tab {
 // Tabs are the keys of the image page's tabs; the first tab is the default.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
-func (p Page) infra() bool   { return policy.May(p.Actor, policy.InfraSee, "") }
+func (p Page) seesHosts() bool   { return policy.May(p.Actor, policy.InfraSee, "") }
 func (p Page) mayEdit() bool { return policy.May(p.Actor, policy.InfraChange, "") }
 
 func (p Page) path(below ...string) string { return views.ImagePath(p.Image.ID, below...) }
@@ -112,7 +112,7 @@ func (p Page) keys() string {
 // Acts are the actions on an image.
 func Acts(a fleet.Actor, v fleet.ImageView) []kit.Act {
 	path := views.ImagePath(v.ID)
-	states := policy.OfferImage(a, v)
+	states := policy.RestrictImageActions(a, v)
 	act := func(icon, word, below string, action fleet.Action) kit.Act {
 		return kit.Act{Icon: icon, Word: word, Href: path + "/" + below, Dialog: true}.As(states, action)
 	}
@@ -130,11 +130,11 @@ func Acts(a fleet.Actor, v fleet.ImageView) []kit.Act {
 
 // copyActs are the actions on one copy of the image.
 func (p Page) copyActs(c fleet.ImageCopy) []kit.Act {
-	states := policy.Offer(p.Actor, "image", "", c.Actions)
-	send := []kit.Sent{{Name: "pool", Value: string(c.PoolID)}, {Name: "volume", Value: c.Volume}, {Name: "host", Value: string(c.HostID)}}
+	states := policy.RestrictActions(p.Actor, "image", "", c.Actions)
+	send := []kit.FormValue{{Name: "pool", Value: string(c.PoolID)}, {Name: "volume", Value: c.Volume}, {Name: "host", Value: string(c.HostID)}}
 	verify := kit.Act{Icon: "shield-check", Word: "Verify checksum", Post: p.path("copies", "verify"), Send: send, Back: p.Link.String()}.As(states, fleet.ActVerify)
 	forget := kit.Act{
-		Icon: "x", Word: "Remove from the library", Post: p.path("copies", "forget"), Send: send, Back: p.Link.String(), Sure: "Remove " + c.Volume + " from the library? The file stays." + p.goesWith(c),
+		Icon: "x", Word: "Remove from the library", Post: p.path("copies", "forget"), Send: send, Back: p.Link.String(), Confirm: "Remove " + c.Volume + " from the library? The file stays." + p.deletionEffect(c),
 	}.As(states, fleet.ActForget)
 	at := kit.Link{Path: p.path("copies", "delete")}.With("pool", string(c.PoolID)).With("volume", c.Volume)
 	if c.HostID != "" {
@@ -145,7 +145,7 @@ func (p Page) copyActs(c fleet.ImageCopy) []kit.Act {
 }
 
 // goesWith describes what the portal deletes together with the copy: the version or the image. Empty: nothing else.
-func (p Page) goesWith(c fleet.ImageCopy) string {
+func (p Page) deletionEffect(c fleet.ImageCopy) string {
 	last := false
 	for _, v := range p.Image.Versions {
 		for _, o := range v.Copies {
@@ -164,11 +164,11 @@ func (p Page) goesWith(c fleet.ImageCopy) string {
 }
 
 var copyLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
-	fleet.CopyReady: {"ok", "circle-check", "Ready"}, fleet.CopyUnverified: {"warn", "circle-dashed", "Not verified"}, fleet.CopyComing: {"info", "clock", "Being copied"},
+	fleet.CopyReady: {"ok", "circle-check", "Ready"}, fleet.CopyUnverified: {"warn", "circle-dashed", "Not verified"}, fleet.CopyInProgress: {"info", "clock", "Being copied"},
 	fleet.CopyChanged: {"bad", "circle-x", "Changed"}, fleet.CopyMissing: {"bad", "circle-x", "Missing"}, fleet.CopyUnknown: {"unknown", "circle-dashed", "Unknown"},
 }
 
-func short(digest string) string {
+func shortDigest(digest string) string {
 	if len(digest) < 16 {
 		return digest
 	}
@@ -195,12 +195,12 @@ func grantName(g fleet.ImageGrant) string {
 func (p Page) grantActs(g fleet.ImageGrant) []kit.Act {
 	return []kit.Act{{
 		Icon: "trash-2", Word: "Withdraw; VMs created from it stay", Danger: true, Post: p.path("grants"), Into: "#grants",
-		Send: []kit.Sent{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
+		Send: []kit.FormValue{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
 	}}
 }
 
 // In holds the values that a person typed in an image form.
-type In struct {
+type FormValues struct {
 	Name, Description, Owner, Family, System, Release, Arch string
 	Public, Files                                           bool
 
@@ -212,7 +212,7 @@ type In struct {
 type Form struct {
 	Image  fleet.ImageView // zero: a new image
 	Copy   fleet.ImageCopy // copy to delete
-	In     In
+	In     FormValues
 	Member bool // the actor is a member of the image's project: files are always deleted
 	Errors kit.Errors
 	Starts []fleet.StartImageView // catalog entries that can prefill the form of a new image
@@ -237,7 +237,7 @@ func (f Form) back() string {
 	return views.ImagePath(f.Image.ID)
 }
 
-var froms = []kit.Option{{Value: "url", Text: "Download from a URL"}, {Value: "file", Text: "File in a pool"}, {Value: "vm", Text: "Disk of a powered-off VM"}}
+var sourceOptions = []kit.Option{{Value: "url", Text: "Download from a URL"}, {Value: "file", Text: "File in a pool"}, {Value: "vm", Text: "Disk of a powered-off VM"}}
 
 var families = func() []kit.Option {
 	out := []kit.Option{{Text: "Unspecified"}}
@@ -255,7 +255,7 @@ func (f Form) versions() []kit.Option {
 	return out
 }
 
-func startAt(i fleet.StartImageView) string {
+func newImagePath(i fleet.StartImageView) string {
 	return kit.Link{Path: "/images/new"}.With("start", string(i.ID)).String()
 }
 
@@ -267,7 +267,7 @@ func (f Form) copyAction() string {
 	return at.String()
 }
 
-func size(n int64) string {
+func sizeOrDash(n int64) string {
 	if n <= 0 {
 		return "–"
 	}

@@ -14,18 +14,18 @@ type Act struct {
 	Href       string // address of a link
 	Dialog     bool   // Href opens as a dialog
 	Post       string // address of a POST request, instead of Href
-	Send       []Sent // values of the POST request
+	Send       []FormValue // values of the POST request
 	Back       string // with Post: the page to return to without JavaScript
 	Into       string // with Post: selector of the element to replace; empty: the live page updates itself
-	Sure       string // with Post: the browser's confirmation text
+	Confirm       string // with Post: the browser's confirmation text
 	Danger     bool
-	Apart      bool   // in a menu: a separator precedes the item, as before dangerous items
+	Separated      bool   // in a menu: a separator precedes the item, as before dangerous items
 	Why        string // why the action is not possible now; empty: possible
 	Sub        []Act  // in a menu: items of the submenu; the act itself does nothing
 }
 
 // Sent is a form value that an act sends with its POST request.
-type Sent struct{ Name, Value string }
+type FormValue struct{ Name, Value string }
 
 // Needs disables the act if the actor lacks the permission. A reason that the act has already stays.
 func (a Act) Needs(actor fleet.Actor, r policy.Permission) Act {
@@ -54,26 +54,26 @@ func (a Act) When(why string) Act {
 	return a
 }
 
-func (a Act) link() templ.Attributes {
+func (a Act) linkAttrs() templ.Attributes {
 	if a.Dialog {
 		return templ.Attributes{"data-dialog": true}
 	}
 	return nil
 }
 
-func (a Act) form() templ.OrderedAttributes {
+func (a Act) formAttrs() templ.OrderedAttributes {
 	swap := "none"
 	if a.Into != "" {
 		swap = "outerHTML"
 	}
 	out := Post(a.Post, a.Into, swap)
-	if a.Sure != "" {
-		out = append(out, templ.KeyValue[string, any]{Key: "hx-confirm", Value: a.Sure})
+	if a.Confirm != "" {
+		out = append(out, templ.KeyValue[string, any]{Key: "hx-confirm", Value: a.Confirm})
 	}
 	return out
 }
 
-func (a Act) button() templ.Attributes {
+func (a Act) buttonAttrs() templ.Attributes {
 	if a.Label != "" {
 		return templ.Attributes{"aria-label": a.Label}
 	}
@@ -81,4 +81,4 @@ func (a Act) button() templ.Attributes {
 }
 
 // parted reports whether a separator precedes the act in a menu.
-func (a Act) parted() bool { return a.Danger || a.Apart }
+func (a Act) separated() bool { return a.Danger || a.Separated }

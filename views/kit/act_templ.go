@@ -31,7 +31,7 @@ func Acts(acts []Act) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		for i, a := range acts {
-			if i > 0 && a.parted() {
+			if i > 0 && a.separated() {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<hr>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -47,7 +47,7 @@ func Acts(acts []Act) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if a.Why != "" {
-				templ_7745c5c3_Err = disabledItem(a, i+1 < len(acts) && acts[i+1].Why == a.Why && !acts[i+1].parted()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = disabledItem(a, i+1 < len(acts) && acts[i+1].Why == a.Why && !acts[i+1].separated()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -176,7 +176,7 @@ func act(a Act, classes templ.CSSClasses) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, a.form())
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, a.formAttrs())
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -257,7 +257,7 @@ func act(a Act, classes templ.CSSClasses) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, a.button())
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, a.buttonAttrs())
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -309,7 +309,7 @@ func act(a Act, classes templ.CSSClasses) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, a.link())
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, a.linkAttrs())
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

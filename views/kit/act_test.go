@@ -17,9 +17,9 @@ import (
 // a form with its values, or a reason.
 func TestActRendersAlikeAsItemAndButton(t *testing.T) {
 	t.Parallel()
-	post := Act{Word: "Go", Post: "/x", Back: "/b", Send: []Sent{{"a", "1"}, {"b", `"2"`}}}
+	post := Act{Word: "Go", Post: "/x", Back: "/b", Send: []FormValue{{"a", "1"}, {"b", `"2"`}}}
 	into, sure := post, post
-	into.Into, sure.Sure = "#members", "Really?"
+	into.Into, sure.Confirm = "#members", "Really?"
 	for name, c := range map[string]struct {
 		act   Act
 		has   []string
@@ -56,7 +56,7 @@ func TestSeparatorPrecedesDangerousActs(t *testing.T) {
 	t.Parallel()
 	a := Act{Word: "A", Href: "/"}
 	danger, apart := a, a
-	danger.Danger, apart.Apart = true, true
+	danger.Danger, apart.Separated = true, true
 	for want, acts := range map[int][]Act{0: {danger, a}, 1: {a, danger}, 2: {a, apart, danger}} {
 		if got := strings.Count(rendered.HTML(t, Acts(acts)), "<hr"); got != want {
 			t.Errorf("%d separators, not %d", got, want)

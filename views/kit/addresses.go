@@ -9,7 +9,7 @@ import (
 )
 
 // ReserveAt is the address of the dialog that reserves a network address for a NIC, with the known values filled in.
-func ReserveAt(id fleet.NetworkID, mac, ip, name, card string) string {
+func ReservationPath(id fleet.NetworkID, mac, ip, name, card string) string {
 	l := Link{Path: views.NetworkPath(id, "reservations")}
 	for _, v := range [][2]string{{"mac", mac}, {"ip", ip}, {"name", name}, {"card", card}} {
 		if v[1] != "" {
@@ -20,15 +20,15 @@ func ReserveAt(id fleet.NetworkID, mac, ip, name, card string) string {
 }
 
 // FreeAct is the action that releases a NIC's reserved address.
-func FreeAct(a fleet.Actor, id fleet.NetworkID, mac, ip string) Act {
+func ReleaseAddressAct(a fleet.Actor, id fleet.NetworkID, mac, ip string) Act {
 	return Act{
 		Icon: "trash-2", Word: "Free " + ip, Danger: true, Post: views.NetworkPath(id, "reservations", mac, "free"), Back: views.TabPath(views.NetworkPath(id), "addresses"),
-		Sure: "Free " + ip + "? Other NICs may get the address when the lease ends.",
+		Confirm: "Free " + ip + "? Other NICs may get the address when the lease ends.",
 	}.Needs(a, policy.InfraChange)
 }
 
 // Sources lists where an address was reported: DHCP lease, guest agent and so on.
-func Sources(by []fleet.AddressSource) string {
+func AddressSources(by []fleet.AddressSource) string {
 	words := make([]string, len(by))
 	for i, s := range by {
 		words[i] = s.Word()

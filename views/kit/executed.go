@@ -8,7 +8,7 @@ import (
 
 // Executed is an object assigned to hosts (a pool or a network), as the actor sees it. It holds the common part of the
 // pages of pools and networks.
-type Executed struct {
+type AssignedObject struct {
 	Actor  fleet.Actor
 	Type   fleet.ResourceType
 	ID     string
@@ -17,7 +17,7 @@ type Executed struct {
 }
 
 // ExecutedHostStatus is the object's state on one host.
-type ExecutedHostStatus struct {
+type AssignedHostStatus struct {
 	HostID  fleet.HostID
 	Host    string
 	States  []fleet.ActionState // of the object on the host
@@ -25,31 +25,31 @@ type ExecutedHostStatus struct {
 	Failing bool                // unusable on the host
 }
 
-func (e Executed) page() string { return e.Type.Is().At(e.ID) }
+func (e AssignedObject) page() string { return e.Type.Info().PagePath(e.ID) }
 
-func (e Executed) can(states []fleet.ActionState) []fleet.ActionState {
-	return policy.Offer(e.Actor, e.Type.Is().Label, "", states)
+func (e AssignedObject) actionStates(states []fleet.ActionState) []fleet.ActionState {
+	return policy.RestrictActions(e.Actor, e.Type.Info().Label, "", states)
 }
 
 // Assign is the action that assigns the object to more hosts.
-func (e Executed) Assign() Act {
-	return Act{Icon: "plug", Word: "Assign to hosts", Href: e.page() + "/assign", Dialog: true}.As(e.can(e.States), fleet.ActAssign)
+func (e AssignedObject) Assign() Act {
+	return Act{Icon: "plug", Word: "Assign to hosts", Href: e.page() + "/assign", Dialog: true}.As(e.actionStates(e.States), fleet.ActAssign)
 }
 
 // Delete is the action that deletes the object everywhere.
-func (e Executed) Delete() Act {
-	return Act{Icon: "trash-2", Word: "Delete " + e.Type.Is().Label, Href: e.page() + "/delete", Dialog: true, Danger: true}.As(e.can(e.States), fleet.ActDelete)
+func (e AssignedObject) Delete() Act {
+	return Act{Icon: "trash-2", Word: "Delete " + e.Type.Info().Label, Href: e.page() + "/delete", Dialog: true, Danger: true}.As(e.actionStates(e.States), fleet.ActDelete)
 }
 
 // EditLabels is the action that edits the host labels for automatic assignment.
-func (e Executed) EditLabels() Act {
-	return Act{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: e.page() + "/labels", Dialog: true}.As(e.can(e.States), fleet.ActEdit)
+func (e AssignedObject) EditLabels() Act {
+	return Act{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: e.page() + "/labels", Dialog: true}.As(e.actionStates(e.States), fleet.ActEdit)
 }
 
 // StatusActs are the actions on the object on one host. vms is the action that lists the VMs that use the object on
 // that host.
-func (e Executed) StatusActs(c ExecutedHostStatus, vms Act) []Act {
-	at, can := e.page()+"/hosts/"+string(c.HostID), e.can(c.States)
+func (e AssignedObject) StatusActs(c AssignedHostStatus, vms Act) []Act {
+	at, can := e.page()+"/hosts/"+string(c.HostID), e.actionStates(c.States)
 	retry := Act{Icon: "refresh-cw", Word: "Try again", Post: at + "/retry", Back: e.page()}.As(can, fleet.ActRetry)
 	if c.Stopped {
 		retry.Icon, retry.Word = "play", "Start"
@@ -63,7 +63,7 @@ func (e Executed) StatusActs(c ExecutedHostStatus, vms Act) []Act {
 }
 
 // help is the topic in the manual about assignment to hosts.
-func (e Executed) help() Topic {
+func (e AssignedObject) help() Topic {
 	if e.Type == fleet.TypeNetwork {
 		return HelpNetworkHosts
 	}
@@ -73,7 +73,7 @@ func (e Executed) help() Topic {
 // Retry returns the retry action of the page's head: for all failed hosts, or for the only one. Without a failed host,
 // or without permission to see hosts, it returns nil. statuses are the first hosts' statuses, all is the number of
 // hosts, failed the number of failed hosts.
-func (e Executed) Retry(statuses []ExecutedHostStatus, all, failed int) []Act {
+func (e AssignedObject) Retry(statuses []AssignedHostStatus, all, failed int) []Act {
 	if !policy.May(e.Actor, policy.InfraSee, "") {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (e Executed) Retry(statuses []ExecutedHostStatus, all, failed int) []Act {
 	return []Act{Act{Icon: "refresh-cw", Word: "Retry " + Count(count, "failed host"), Post: e.page() + "/retry", Back: e.page()}.Needs(e.Actor, policy.InfraChange)}
 }
 
-func (e Executed) retryNamed(c ExecutedHostStatus) Act {
+func (e AssignedObject) retryNamed(c AssignedHostStatus) Act {
 	retry := e.StatusActs(c, Act{})[0]
 	retry.Word = "Retry " + c.Host
 	if c.Stopped {
@@ -105,7 +105,7 @@ func (e Executed) retryNamed(c ExecutedHostStatus) Act {
 	return retry
 }
 
-func (e Executed) labels(f LabelForm) LabelForm {
+func (e AssignedObject) labels(f LabelForm) LabelForm {
 	f.Of = string(fleet.SubjectOf(e.Type, e.ID))
 	f.Dialog = Dialog{Title: "Hosts that get " + e.Name + " by label", Action: e.page() + "/labels", Button: "Save", Why: e.why(fleet.ActEdit), Back: e.page()}
 	return f
@@ -113,4 +113,4 @@ func (e Executed) labels(f LabelForm) LabelForm {
 
 // why is the reason that the object's own state gives against the action. Permissions are checked before a dialog
 // opens.
-func (e Executed) why(a fleet.Action) string { return Act{}.As(e.States, a).Why }
+func (e AssignedObject) why(a fleet.Action) string { return Act{}.As(e.States, a).Why }

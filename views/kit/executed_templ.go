@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import "quantix/internal/fleet"
 
 // AssignDialog assigns the object to more hosts. Its children explain the effect on each host.
-func AssignDialog(e Executed, hosts []HostChoice, errs Errors) templ.Component {
+func AssignDialog(e AssignedObject, hosts []HostChoice, errs Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -42,9 +42,9 @@ func AssignDialog(e Executed, hosts []HostChoice, errs Errors) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var2 string
-			templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(e.Type.Is().Label)
+			templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(e.Type.Info().Label)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/executed.templ`, Line: 9, Col: 58}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/executed.templ`, Line: 9, Col: 60}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
 			if templ_7745c5c3_Err != nil {
@@ -128,7 +128,7 @@ func AssignDialog(e Executed, hosts []HostChoice, errs Errors) templ.Component {
 }
 
 // ReleaseDialog releases the object from a host. Its children explain the effect.
-func ReleaseDialog(e Executed, c ExecutedHostStatus, errs Errors) templ.Component {
+func ReleaseDialog(e AssignedObject, c AssignedHostStatus, errs Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -179,9 +179,9 @@ func ReleaseDialog(e Executed, c ExecutedHostStatus, errs Errors) templ.Componen
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var8 string
-			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(e.Type.Is().Label)
+			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(e.Type.Info().Label)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/executed.templ`, Line: 30, Col: 45}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/executed.templ`, Line: 30, Col: 47}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 			if templ_7745c5c3_Err != nil {
@@ -214,7 +214,7 @@ func ReleaseDialog(e Executed, c ExecutedHostStatus, errs Errors) templ.Componen
 }
 
 // DeleteDialog deletes the object everywhere. Its children explain the effect.
-func DeleteDialog(e Executed, errs Errors) templ.Component {
+func DeleteDialog(e AssignedObject, errs Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -261,7 +261,7 @@ func DeleteDialog(e Executed, errs Errors) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete " + e.Name + "?", Action: e.page() + "/delete", Button: "Delete " + e.Type.Is().Label, Danger: true, Why: e.why(fleet.ActDelete), Back: e.page()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete " + e.Name + "?", Action: e.page() + "/delete", Button: "Delete " + e.Type.Info().Label, Danger: true, Why: e.why(fleet.ActDelete), Back: e.page()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -218,17 +218,17 @@ func WhenBadge(when fleet.When) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		switch when {
-		case fleet.Now:
+		case fleet.WhenNow:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<span class=\"badge now\">now</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case fleet.NextBoot:
+		case fleet.WhenNextBoot:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<span class=\"badge boot\">next boot</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case fleet.PowerOff:
+		case fleet.WhenPoweredOff:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "<span class=\"badge off\">power off first</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

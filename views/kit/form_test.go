@@ -17,7 +17,7 @@ func TestPostFormNamesPathAndTarget(t *testing.T) {
 	}
 	for want, a := range map[string]Act{
 		`<form class="inline" method="post" action="/x" hx-post="/x" hx-swap="none"><button`:                                        {Post: "/x"},
-		`<form class="inline" method="post" action="/x" hx-post="/x" hx-target="#a" hx-swap="outerHTML" hx-confirm="Sure?"><button`: {Post: "/x", Into: "#a", Sure: "Sure?"},
+		`<form class="inline" method="post" action="/x" hx-post="/x" hx-target="#a" hx-swap="outerHTML" hx-confirm="Sure?"><button`: {Post: "/x", Into: "#a", Confirm: "Sure?"},
 	} {
 		if got := strings.TrimSpace(rendered.HTML(t, Acts([]Act{a}))); !strings.HasPrefix(got, want) {
 			t.Errorf("an act begins %s", got)

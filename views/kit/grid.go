@@ -28,9 +28,9 @@ func (g Grid) hostPager() Pager {
 
 // sidePager is the pager of the columns.
 func (g Grid) sidePager() (out Pager) {
-	typ, before := g.Type.Is().Plural, g.Type.Is().Plural+"-before"
+	typ, before := g.Type.Info().Plural, g.Type.Info().Plural+"-before"
 	l := g.Link.Without(typ, before)
-	out.Text = Count(g.Side.Items, g.Type.Is().Label) + " on this page"
+	out.Text = Count(g.Side.Items, g.Type.Info().Label) + " on this page"
 	if c := g.Side.Prev; c != "" {
 		out.First, out.Prev = l.String(), l.With(before, c).String()
 	}

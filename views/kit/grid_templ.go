@@ -72,7 +72,7 @@ func NoGrid(g Grid, each string) templ.Component {
 			templ_7745c5c3_Var2 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		typ := g.Type.Is()
+		typ := g.Type.Info()
 		switch {
 		case g.Filter.Value != "" && g.Hosts.Items == 0:
 			templ_7745c5c3_Var3 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

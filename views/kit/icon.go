@@ -12,23 +12,23 @@ import (
 )
 
 // drawn is markup that is the same on every page. It is rendered once, since a list holds hundreds of icons and chips.
-type drawn string
+type cachedMarkup string
 
 // Render writes the cached markup.
-func (d drawn) Render(_ context.Context, w io.Writer) error {
+func (d cachedMarkup) Render(_ context.Context, w io.Writer) error {
 	_, err := io.WriteString(w, string(d))
 	return err
 }
 
 // drawings caches rendered markup. The keys come from the templates' literals, so there are few.
-type drawings[K comparable] struct {
+type markupCache[K comparable] struct {
 	mu   sync.RWMutex
-	done map[K]templ.Component
+	rendered map[K]templ.Component
 }
 
-func (s *drawings[K]) get(key K, draw func() templ.Component) templ.Component {
+func (s *markupCache[K]) get(key K, draw func() templ.Component) templ.Component {
 	s.mu.RLock()
-	d, ok := s.done[key]
+	d, ok := s.rendered[key]
 	s.mu.RUnlock()
 	if ok {
 		return d
@@ -37,19 +37,19 @@ func (s *drawings[K]) get(key K, draw func() templ.Component) templ.Component {
 	if err := draw().Render(context.Background(), &out); err != nil {
 		return draw() // an uncached component reports the error when rendered
 	}
-	d = drawn(out.String())
+	d = cachedMarkup(out.String())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.done == nil {
-		s.done = map[K]templ.Component{}
+	if s.rendered == nil {
+		s.rendered = map[K]templ.Component{}
 	}
-	s.done[key] = d
+	s.rendered[key] = d
 	return d
 }
 
 var (
-	icons      drawings[iconKey]
-	phaseChips drawings[fleet.Phase]
+	icons      markupCache[iconKey]
+	phaseChips markupCache[fleet.Phase]
 )
 
 type iconKey struct{ name, first, second string }

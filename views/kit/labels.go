@@ -40,19 +40,19 @@ func (p LabelPreview) hosts() string {
 	if p.All == 1 {
 		verb = " matches: "
 	}
-	out := Count(p.All, "host") + verb + named(names, p.All) + ". "
+	out := Count(p.All, "host") + verb + nameList(names, p.All) + ". "
 	switch p.Without {
 	case 0:
 		return out + "All of these hosts are assigned."
 	case p.All:
 		return out + "None of these hosts is assigned yet."
 	case 1:
-		return out + "1 of these hosts is not assigned yet: " + named(without, 1) + "."
+		return out + "1 of these hosts is not assigned yet: " + nameList(without, 1) + "."
 	}
-	return out + Count(p.Without, "host") + " of these hosts are not assigned yet: " + named(without, p.Without) + "."
+	return out + Count(p.Without, "host") + " of these hosts are not assigned yet: " + nameList(without, p.Without) + "."
 }
 
-func named(names []string, all int) string {
+func nameList(names []string, all int) string {
 	out := strings.Join(names, ", ")
 	if n := all - len(names); n > 0 {
 		out += " and " + Count(n, "more host")
@@ -60,17 +60,17 @@ func named(names []string, all int) string {
 	return out
 }
 
-func besideNames(b fleet.ByLabel) string {
-	names := make([]string, len(b.Beside))
-	for i, h := range b.Beside {
+func unlabelledHostNames(b fleet.ByLabel) string {
+	names := make([]string, len(b.Unmatched))
+	for i, h := range b.Unmatched {
 		names[i] = h.HostName
 	}
-	return named(names, b.All)
+	return nameList(names, b.UnmatchedCount)
 }
 
 // cannot lists the hosts that match the labels but are not assigned, without the hosts that a person released.
-func cannot(b fleet.ByLabel) (out []fleet.LeftOutHost) {
-	for _, h := range b.Left {
+func unassignedHosts(b fleet.ByLabel) (out []fleet.LeftOutHost) {
+	for _, h := range b.LeftOut {
 		if h.Why != fleet.ReleasedByPerson {
 			out = append(out, h)
 		}

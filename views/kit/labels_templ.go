@@ -125,7 +125,7 @@ func LabelledHosts(p LabelPreview) templ.Component {
 }
 
 // LabelDialog is the label field as a dialog of its own.
-func LabelDialog(e Executed, f LabelForm) templ.Component {
+func LabelDialog(e AssignedObject, f LabelForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -260,15 +260,15 @@ func LabelCard(b fleet.ByLabel, edit Act) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if b.All > 0 {
+		if b.UnmatchedCount > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<dt>Assigned without the labels</dt><dd>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var10 string
-			templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(besideNames(b))
+			templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(unlabelledHostNames(b))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/labels.templ`, Line: 63, Col: 24}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/labels.templ`, Line: 63, Col: 32}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 			if templ_7745c5c3_Err != nil {
@@ -279,7 +279,7 @@ func LabelCard(b fleet.ByLabel, edit Act) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		for _, h := range b.Left {
+		for _, h := range b.LeftOut {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<dt><a href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -346,7 +346,7 @@ func LabelCard(b fleet.ByLabel, edit Act) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if n := b.LeftAll - len(b.Left); n > 0 {
+		if n := b.LeftOutCount - len(b.LeftOut); n > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "<dt></dt><dd class=\"muted\">and ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -395,7 +395,7 @@ func LabelNotes(b fleet.ByLabel, more string) templ.Component {
 			templ_7745c5c3_Var17 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if left := cannot(b); len(left) > 0 {
+		if left := unassignedHosts(b); len(left) > 0 {
 			templ_7745c5c3_Var18 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)

@@ -42,7 +42,7 @@ type HostStatuses[T any] struct {
 
 // HostsMatrix is the matrix of one object on its hosts; l is the address of its page.
 func HostsMatrix[T any](l Link, label string, head Columns, c HostStatuses[T]) Matrix[T] {
-	m := Matrix[T]{Title: "Hosts", Aside: reportsHow(), Label: label, Class: "matrix", First: "Host", Head: head, Items: c.Items}
+	m := Matrix[T]{Title: "Hosts", Aside: reportHint(), Label: label, Class: "matrix", First: "Host", Head: head, Items: c.Items}
 	all := c.SeverityCounts.All()
 	if all == 0 {
 		return m

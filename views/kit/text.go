@@ -63,10 +63,10 @@ func Slug(s string) string {
 }
 
 // AHost names a host within a sentence. An actor who may not see hosts gets "its host".
-func AHost(name string) string { return cmp.Or(name, "its host") }
+func HostOrIts(name string) string { return cmp.Or(name, "its host") }
 
 // TheHost is AHost at the beginning of a sentence.
-func TheHost(name string) string { return cmp.Or(name, "Its host") }
+func CapitalHostOrIts(name string) string { return cmp.Or(name, "Its host") }
 
 // Capital is the text with a capital first letter.
 func Capital(text string) string {

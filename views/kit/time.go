@@ -34,4 +34,4 @@ func Took(d time.Duration) string {
 // Stamp formats a time for the browser's scripts.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+func utcTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

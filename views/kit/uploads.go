@@ -15,7 +15,7 @@ func uploadPath(id fleet.UploadID) string { return "/uploads/" + url.PathEscape(
 func cancelUpload(u fleet.Upload, back string) Act {
 	return Act{
 		Icon: "x", Word: "Cancel", Label: "Cancel the upload of " + u.Volume, Post: views.TaskPath(u.TaskID, "cancel"), Back: back,
-		Sure: "Cancel the upload of " + u.Volume + "? The received part is removed.",
+		Confirm: "Cancel the upload of " + u.Volume + "? The received part is removed.",
 	}
 }
 

@@ -13,13 +13,13 @@ func newNetwork(a fleet.Actor) kit.Act {
 	return kit.Act{Icon: "plus", Word: "New network", Href: "/networks/new"}.Needs(a, policy.InfraChange)
 }
 
-func executed(a fleet.Actor, n fleet.NetworkView) kit.Executed {
-	return kit.Executed{Actor: a, Type: fleet.TypeNetwork, ID: string(n.ID), Name: n.Name, States: n.Actions()}
+func assigned(a fleet.Actor, n fleet.NetworkView) kit.AssignedObject {
+	return kit.AssignedObject{Actor: a, Type: fleet.TypeNetwork, ID: string(n.ID), Name: n.Name, States: n.Actions()}
 }
 
-func statusOf(h fleet.NetworkHost) kit.ExecutedHostStatus {
+func statusOf(h fleet.NetworkHost) kit.AssignedHostStatus {
 	stopped := stoppedByOthers(h)
-	return kit.ExecutedHostStatus{
+	return kit.AssignedHostStatus{
 		HostID: h.HostID, Host: h.HostName, States: h.Actions(), Stopped: stopped,
 		Failing: h.HostName != "" && h.Assigned && (h.State == fleet.NetworkFailed || stopped),
 	}
@@ -27,7 +27,7 @@ func statusOf(h fleet.NetworkHost) kit.ExecutedHostStatus {
 
 // Acts are the actions on a network.
 func Acts(a fleet.Actor, n fleet.NetworkView) []kit.Act {
-	path, e := views.NetworkPath(n.ID), executed(a, n)
+	path, e := views.NetworkPath(n.ID), assigned(a, n)
 	return []kit.Act{
 		{Icon: "network", Word: "Open", Href: path},
 		{Icon: "monitor", Word: "VMs on this network", Href: views.TabPath(path, "vms")},
@@ -36,20 +36,20 @@ func Acts(a fleet.Actor, n fleet.NetworkView) []kit.Act {
 }
 
 // vmsHere is the address of the list of the host's VMs with a NIC on the network.
-func vmsHere(n fleet.NetworkView, h fleet.NetworkHost) string {
+func hostVMsPath(n fleet.NetworkView, h fleet.NetworkHost) string {
 	return kit.Link{Path: "/vms"}.With("filter", "network:"+strconv.Quote(n.Name)+" host:"+strconv.Quote(h.HostName)).String()
 }
 
 // statusActs are the actions on a network on one host.
 func statusActs(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost) []kit.Act {
-	return executed(a, n).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "Connected VMs of this host", Href: vmsHere(n, status)})
+	return assigned(a, n).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "Connected VMs of this host", Href: hostVMsPath(n, status)})
 }
 
 // retry are the retry actions in the page's head.
 func retry(p Page) []kit.Act {
-	statuses := make([]kit.ExecutedHostStatus, len(p.Network.Hosts))
+	statuses := make([]kit.AssignedHostStatus, len(p.Network.Hosts))
 	for i, h := range p.Network.Hosts {
 		statuses[i] = statusOf(h)
 	}
-	return executed(p.Actor, p.Network).Retry(statuses, p.Network.Health.Hosts, p.Network.Health.SeverityCounts.Bad)
+	return assigned(p.Actor, p.Network).Retry(statuses, p.Network.Health.Hosts, p.Network.Health.SeverityCounts.Bad)
 }

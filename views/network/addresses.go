@@ -11,13 +11,13 @@ import (
 )
 
 // Book lists the addresses of a managed network.
-type Book struct {
+type AddressList struct {
 	fleet.NetworkAddresses
-	Find string               // search text
+	Search string               // search text
 	Host fleet.HostID         // only addresses of this host; empty: of all hosts
 	Name string               // name of Host
 	Rows []fleet.AddressInUse // matching addresses in use, at most shownRows
-	Fit  int                  // number of matches
+	Matches  int                  // number of matches
 }
 
 // shownRows is how many addresses in use a page shows.
@@ -25,8 +25,8 @@ const shownRows = 200
 
 // NewBook filters the addresses in use by a search text: a part of an address, or of the name of a VM, a guest or a
 // host.
-func NewBook(all fleet.NetworkAddresses, find string, host fleet.HostID) Book {
-	b := Book{NetworkAddresses: all, Find: find, Host: host}
+func NewAddressList(all fleet.NetworkAddresses, find string, host fleet.HostID) AddressList {
+	b := AddressList{NetworkAddresses: all, Search: find, Host: host}
 	text := strings.ToLower(strings.TrimSpace(find))
 	for _, u := range all.InUse {
 		if host != "" {
@@ -35,7 +35,7 @@ func NewBook(all fleet.NetworkAddresses, find string, host fleet.HostID) Book {
 		if text != "" && !strings.Contains(strings.ToLower(strings.Join([]string{u.IP, u.MAC, u.VMName, u.Name, u.HostName}, "\n")), text) {
 			continue
 		}
-		b.Fit++
+		b.Matches++
 		if len(b.Rows) < shownRows {
 			b.Rows = append(b.Rows, u)
 		}
@@ -69,18 +69,18 @@ func (p Page) reserve() kit.Act {
 	if s := p.Network.Spec; why == "" && (s.IPv4 == nil || s.IPv4.DHCP == nil) {
 		why = "DHCP is off in this network."
 	}
-	return kit.Act{Icon: "plus", Word: "Reserve an address", Href: kit.ReserveAt(p.Network.ID, "", "", "", ""), Dialog: true}.When(why).Needs(p.Actor, policy.InfraChange)
+	return kit.Act{Icon: "plus", Word: "Reserve an address", Href: kit.ReservationPath(p.Network.ID, "", "", "", ""), Dialog: true}.When(why).Needs(p.Actor, policy.InfraChange)
 }
 
 func (p Page) reservedActs(r fleet.ReservedAddress) []kit.Act {
 	return []kit.Act{
-		kit.Act{Icon: "pencil", Word: "Change", Href: kit.ReserveAt(p.Network.ID, r.MAC, r.IP, r.Name, ""), Dialog: true}.Needs(p.Actor, policy.InfraChange),
-		kit.FreeAct(p.Actor, p.Network.ID, r.MAC, r.IP),
+		kit.Act{Icon: "pencil", Word: "Change", Href: kit.ReservationPath(p.Network.ID, r.MAC, r.IP, r.Name, ""), Dialog: true}.Needs(p.Actor, policy.InfraChange),
+		kit.ReleaseAddressAct(p.Actor, p.Network.ID, r.MAC, r.IP),
 	}
 }
 
 func (p Page) usedActs(u fleet.AddressInUse) []kit.Act {
-	act := kit.Act{Icon: "lock", Word: "Reserve " + u.IP + " for this NIC", Href: kit.ReserveAt(p.Network.ID, u.MAC, u.IP, u.Name, u.VMName), Dialog: true}
+	act := kit.Act{Icon: "lock", Word: "Reserve " + u.IP + " for this NIC", Href: kit.ReservationPath(p.Network.ID, u.MAC, u.IP, u.Name, u.VMName), Dialog: true}
 	switch {
 	case strings.Contains(u.IP, ":"):
 		act.Why = "IPv6 addresses cannot be reserved: guests choose them."

@@ -79,7 +79,7 @@ func Assign(a fleet.Actor, n fleet.NetworkView, hosts []kit.HostChoice, e kit.Er
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.AssignDialog(executed(a, n), hosts, e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.AssignDialog(assigned(a, n), hosts, e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -127,7 +127,7 @@ func Labels(a fleet.Actor, n fleet.NetworkView, f kit.LabelForm) templ.Component
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = kit.LabelDialog(executed(a, n), f).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LabelDialog(assigned(a, n), f).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -206,7 +206,7 @@ func Release(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost, e kit
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.ReleaseDialog(executed(a, n), statusOf(status), e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ReleaseDialog(assigned(a, n), statusOf(status), e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -296,7 +296,7 @@ func Delete(a fleet.Actor, n fleet.NetworkView, e kit.Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DeleteDialog(executed(a, n), e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DeleteDialog(assigned(a, n), e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

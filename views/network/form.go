@@ -31,24 +31,24 @@ type SubnetForm struct {
 func modes() []fleet.NetworkType { return fleet.NetworkTypes() }
 
 // forField shows a part of the form only for modes with the field.
-func forField(field string) templ.Attributes {
+func whenModeHas(field string) templ.Attributes {
 	var words []string
-	for _, m := range fleet.ModesTaking(field) {
+	for _, m := range fleet.ModesWithField(field) {
 		words = append(words, string(m))
 	}
 	return templ.Attributes{"data-show-when": "mode=" + strings.Join(words, "|")}
 }
 
-func forMode(m fleet.NetworkMode) templ.Attributes {
+func whenMode(m fleet.NetworkMode) templ.Attributes {
 	return templ.Attributes{"data-show-when": "mode=" + string(m)}
 }
 
 // across shows a part of the form only for modes that connect guests of different hosts; with false, only for the other
 // modes.
-func across(across bool) templ.Attributes {
+func whenAcrossHosts(across bool) templ.Attributes {
 	var words []string
 	for _, t := range fleet.NetworkTypes() {
-		if t.Across == across {
+		if t.SpansHosts == across {
 			words = append(words, string(t.Mode))
 		}
 	}
@@ -64,7 +64,7 @@ func Lacks(h fleet.Host, mode fleet.NetworkMode) (out []kit.Lack) {
 	for _, gap := range h.Status.Inventory.NetworkGaps {
 		switch mode {
 		case "":
-			out = append(out, kit.Lack{Text: gap.Why, When: forMode(gap.Mode)})
+			out = append(out, kit.Lack{Text: gap.Why, When: whenMode(gap.Mode)})
 		case gap.Mode:
 			out = append(out, kit.Lack{Text: gap.Why})
 		}
@@ -88,13 +88,13 @@ func Lacks(h fleet.Host, mode fleet.NetworkMode) (out []kit.Lack) {
 		}
 	}
 	if len(carriers) > 0 {
-		out = append(out, kit.Lack{Text: "The agent reaches the portal through " + strings.Join(carriers, ", ") + ". If the agent loses the portal because of a new bridge, the host removes the bridge.", When: forMode(fleet.NetworkUplink)})
+		out = append(out, kit.Lack{Text: "The agent reaches the portal through " + strings.Join(carriers, ", ") + ". If the agent loses the portal because of a new bridge, the host removes the bridge.", When: whenMode(fleet.NetworkUplink)})
 	}
 	if len(pools) > 0 {
-		out = append(out, kit.Lack{Text: "Enabled virtual functions: " + strings.Join(pools, ", ") + ".", When: forMode(fleet.NetworkSRIOV)})
+		out = append(out, kit.Lack{Text: "Enabled virtual functions: " + strings.Join(pools, ", ") + ".", When: whenMode(fleet.NetworkSRIOV)})
 	}
 	if len(others) > 0 {
-		out = append(out, kit.Lack{Text: "Other devices: " + strings.Join(others, ", ") + ".", When: forField("device")})
+		out = append(out, kit.Lack{Text: "Other devices: " + strings.Join(others, ", ") + ".", When: whenModeHas("device")})
 	}
 	return out
 }

@@ -150,25 +150,25 @@ func New(f Form) templ.Component {
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "vni", Label: "VNI", Short: true, Value: f.VNI, Error: f.Errors.At("spec.vni"),
 				Hint:  "VXLAN network identifier, 1 to 16777215, unique among these hosts.",
-				Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: forField("vni")}).Render(ctx, templ_7745c5c3_Buffer)
+				Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: whenModeHas("vni")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "underlay", Label: "Underlay subnet", Value: f.Underlay, Error: f.Errors.At("spec.underlay"),
 				Hint:  "Such as 10.50.0.0/24. Hosts send the overlay's packets between their addresses in this subnet (UDP port 4789). The packets are not encrypted: use a trusted network. Hosts find each other automatically.",
-				Attrs: plainText, Wrap: forField("underlay")}).Render(ctx, templ_7745c5c3_Buffer)
+				Attrs: plainText, Wrap: whenModeHas("underlay")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "device", Label: "Host device", Value: f.Device, Error: f.Errors.At("spec.device"),
 				Hint:  "Such as eth1. NAT and routed modes: guests' outgoing traffic uses only this device; if empty, the host's routes decide. Other modes: guests connect through this device; a new bridge on the device gets the device's addresses and routes.",
-				Attrs: plainText, Wrap: forField("device")}).Render(ctx, templ_7745c5c3_Buffer)
+				Attrs: plainText, Wrap: whenModeHas("device")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "vlan", Label: "VLAN", Short: true, Value: f.VLAN, Error: f.Errors.At("spec.vlan"),
 				Hint:  "1 to 4094. Empty: untagged packets.",
-				Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: forField("vlan")}).Render(ctx, templ_7745c5c3_Buffer)
+				Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: whenModeHas("vlan")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -176,7 +176,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, forField("direct"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenModeHas("direct"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -251,7 +251,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, forField("stp"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenModeHas("stp"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -275,7 +275,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, forField("served"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenModeHas("served"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -312,7 +312,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, forField("served"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenModeHas("served"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -343,7 +343,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, forField("bridge"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenModeHas("bridge"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -359,7 +359,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, forField("served"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenModeHas("served"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -379,11 +379,11 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "bridge", Label: "Bridge device", Value: f.Bridge, Error: f.Errors.At("spec.bridge"), Hint: "The bridge's name on every host, at most 15 characters. Empty: Quantix or libvirt chooses a name. To use an existing bridge, enter that bridge's name.", Attrs: plainText, Wrap: forField("bridge")}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "bridge", Label: "Bridge device", Value: f.Bridge, Error: f.Errors.At("spec.bridge"), Hint: "The bridge's name on every host, at most 15 characters. Empty: Quantix or libvirt chooses a name. To use an existing bridge, enter that bridge's name.", Attrs: plainText, Wrap: whenModeHas("bridge")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "mtu", Label: "MTU", Unit: "bytes", Short: true, Value: f.MTU, Error: f.Errors.At("spec.mtu"), Hint: "Largest packet. Empty: 1500; in an overlay, 50 less than the MTU between the hosts (70 less with IPv6). The NICs of new VMs announce this MTU to the guest.", Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: forField("mtu")}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "mtu", Label: "MTU", Unit: "bytes", Short: true, Value: f.MTU, Error: f.Errors.At("spec.mtu"), Hint: "Largest packet. Empty: 1500; in an overlay, 50 less than the MTU between the hosts (70 less with IPv6). The NICs of new VMs announce this MTU to the guest.", Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: whenModeHas("mtu")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -399,7 +399,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, across(false))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, whenAcrossHosts(false))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -37,6 +37,6 @@ func grantValue(g fleet.NetworkGrant) string {
 func (p Page) grantActs(g fleet.NetworkGrant) []kit.Act {
 	return []kit.Act{{
 		Icon: "trash-2", Word: "Stop sharing; connected VMs stay", Danger: true, Post: p.grantsPath(), Into: "#grants",
-		Send: []kit.Sent{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
+		Send: []kit.FormValue{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
 	}}
 }

@@ -57,7 +57,7 @@ func grants(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				if p.Network.Spec != nil && p.Network.Spec.Mode.Is().Bare {
+				if p.Network.Spec != nil && p.Network.Spec.Mode.Info().Unfiltered {
 					templ_7745c5c3_Var3 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 						templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 						templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)

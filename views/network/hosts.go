@@ -10,7 +10,7 @@ import (
 	"quantix/views/kit"
 )
 
-var onHosts = kit.Columns{
+var servedColumns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "forward", Label: "Forward mode"},
 	{Key: "bridge", Label: "Bridge"},
@@ -21,7 +21,7 @@ var onHosts = kit.Columns{
 }
 
 // onWires are the columns for networks without an address on the hosts.
-var onWires = kit.Columns{
+var wireColumns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "bridge", Label: "Bridge"},
 	{Key: "uplink", Label: "Uplink"},
@@ -32,27 +32,27 @@ var onWires = kit.Columns{
 }
 
 // onOverlays are the columns for overlays: onWires with the host's tunnel endpoint and peers.
-var onOverlays = slices.Insert(slices.Clone(onWires), 3, kit.Column{Key: "vtep", Label: "Tunnel endpoint"}, kit.Column{Key: "peers", Label: "Peers"})
+var overlayColumns = slices.Insert(slices.Clone(wireColumns), 3, kit.Column{Key: "vtep", Label: "Tunnel endpoint"}, kit.Column{Key: "peers", Label: "Peers"})
 
 // onDevices are the columns for networks without a bridge. onCounted adds the number of used NIC slots, for modes that
 // limit it.
 var (
-	onDevices = slices.Delete(slices.Clone(onWires), 1, 2)
-	onCounted = slices.Insert(slices.Clone(onDevices), 1, kit.Column{Key: "nics", Label: "NICs"})
+	deviceColumns = slices.Delete(slices.Clone(wireColumns), 1, 2)
+	countedColumns = slices.Insert(slices.Clone(deviceColumns), 1, kit.Column{Key: "nics", Label: "NICs"})
 )
 
 func columnsOf(n fleet.NetworkView) kit.Columns {
 	switch {
-	case n.Spec == nil || n.Spec.Mode.Is().Served:
-		return onHosts
+	case n.Spec == nil || n.Spec.Mode.Info().HostAddresses:
+		return servedColumns
 	case n.Spec.Mode == fleet.NetworkVXLAN:
-		return onOverlays
-	case n.Spec.Counted():
-		return onCounted
+		return overlayColumns
+	case n.Spec.HasExclusiveNICs():
+		return countedColumns
 	case n.Spec.Mode == fleet.NetworkMacvtap:
-		return onDevices
+		return deviceColumns
 	}
-	return onWires
+	return wireColumns
 }
 
 func (p Page) matrix() kit.Matrix[fleet.NetworkHost] {
@@ -67,7 +67,7 @@ func (p Page) matrix() kit.Matrix[fleet.NetworkHost] {
 		m.Acts = func(h fleet.NetworkHost) []kit.Act { return statusActs(p.Actor, p.Network, h) }
 	}
 	if m.None == nil {
-		m.None = onNoHost(p)
+		m.None = noHosts(p)
 	}
 	return m
 }

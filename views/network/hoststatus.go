@@ -23,7 +23,7 @@ func StatusOf(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 }
 
 // says is the text of the column key, from the host's report about the network.
-func says(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
+func reportedValue(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 	switch key {
 	case "forward":
 		return forwardWord(kind, s.Forward)
@@ -72,7 +72,7 @@ func peersKnown(n fleet.NetworkView, s *fleet.NetworkStatus) string {
 }
 
 // undone reports whether the host has rolled back its newest change, according to a current report.
-func undone(h fleet.NetworkHost) bool {
+func rolledBack(h fleet.NetworkHost) bool {
 	return h.State != fleet.NetworkUnknown && h.Status != nil && h.Status.RolledBack != nil
 }
 
@@ -89,7 +89,7 @@ func source(n fleet.NetworkView) string {
 	if n.Spec.Underlay != "" {
 		out = append(out, "VNI "+strconv.Itoa(n.Spec.VNI)+" over "+n.Spec.Underlay)
 	}
-	if !n.Spec.Mode.Is().Served && n.Spec.Underlay == "" {
+	if !n.Spec.Mode.Info().HostAddresses && n.Spec.Underlay == "" {
 		out = append(out, cmp.Or(n.Spec.Device, n.Spec.Bridge))
 		if n.Spec.VLAN > 0 {
 			out = append(out, "VLAN "+strconv.Itoa(n.Spec.VLAN))
@@ -108,8 +108,8 @@ func dnsWord(s fleet.NetworkSpec) string {
 	return "on"
 }
 
-func deviceWord(s fleet.NetworkSpec) string {
-	if s.Mode.Is().Served {
+func deviceLabel(s fleet.NetworkSpec) string {
+	if s.Mode.Info().HostAddresses {
 		return "Uplink"
 	}
 	return "Device"
@@ -122,7 +122,7 @@ func onOff(on bool) string {
 	return "off"
 }
 
-func sinceWord(n fleet.NetworkView) string {
+func createdLabel(n fleet.NetworkView) string {
 	if n.Spec == nil {
 		return "Discovered"
 	}
@@ -132,7 +132,7 @@ func sinceWord(n fleet.NetworkView) string {
 // stoppedByOthers reports whether the network was stopped on the host outside of Quantix, according to a current
 // report.
 func stoppedByOthers(h fleet.NetworkHost) bool {
-	return h.State == fleet.NetworkInactive && h.Status != nil && h.Status.ByOthers
+	return h.State == fleet.NetworkInactive && h.Status != nil && h.Status.StoppedOutside
 }
 
 func lastKnown(h fleet.NetworkHost, now time.Time) string {
@@ -158,13 +158,13 @@ func forwardWord(kind fleet.NetworkKind, forward string) string {
 }
 
 // valuesNamed is how many of the values that hosts report a text lists.
-const valuesNamed = 4
+const maxReported = 4
 
 // eachOf joins the values that hosts report, at most valuesNamed of them.
-func eachOf(values []string) string {
+func joinReported(values []string) string {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
-	if len(values) > valuesNamed {
-		values = append(values[:valuesNamed], "…")
+	if len(values) > maxReported {
+		values = append(values[:maxReported], "…")
 	}
 	return kit.Dash(strings.Join(values, "; "))
 }
@@ -172,13 +172,13 @@ func eachOf(values []string) string {
 // Mode is the network's mode in the spec, or else as hosts report it.
 func Mode(n fleet.NetworkView) string {
 	if n.Spec != nil {
-		return n.Spec.Mode.Is().Word
+		return n.Spec.Mode.Info().Word
 	}
 	words := make([]string, len(n.Health.Forwards))
 	for i, f := range n.Health.Forwards {
 		words[i] = forwardWord(n.Kind, f)
 	}
-	return eachOf(words)
+	return joinReported(words)
 }
 
 // Subnets are the subnets in the spec, or else those that hosts report.
@@ -186,7 +186,7 @@ func Subnets(n fleet.NetworkView) string {
 	if n.Spec != nil {
 		return kit.Dash(source(n))
 	}
-	return eachOf(n.Health.Subnets)
+	return joinReported(n.Health.Subnets)
 }
 
 // hostNames lists the hosts by name if they are few, else their number.

@@ -92,7 +92,7 @@ func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now ti
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = words(n, h, now).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = reportText(n, h, now).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -143,9 +143,9 @@ func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now ti
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var5 string
-					templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(says(c.Key, n.Kind, h.Status)))
+					templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(reportedValue(c.Key, n.Kind, h.Status)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 35, Col: 63}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 35, Col: 72}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 					if templ_7745c5c3_Err != nil {
@@ -161,9 +161,9 @@ func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now ti
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var6 string
-					templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(says(c.Key, n.Kind, h.Status)))
+					templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Dash(reportedValue(c.Key, n.Kind, h.Status)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 37, Col: 50}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 37, Col: 59}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 					if templ_7745c5c3_Err != nil {
@@ -181,7 +181,7 @@ func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now ti
 }
 
 // words describes the host's report, and how many VMs it affects.
-func words(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Component {
+func reportText(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -203,7 +203,7 @@ func words(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Compon
 		}
 		ctx = templ.ClearChildren(ctx)
 		switch {
-		case h.Leaving && !fleet.Fresh(h.SeenAt, now):
+		case h.Releasing && !fleet.Fresh(h.SeenAt, now):
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<span class=\"muted\">The host releases the network when the host is online again.</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -266,9 +266,9 @@ func words(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Compon
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var10 templ.SafeURL
-			templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(vmsHere(n, h)))
+			templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(hostVMsPath(n, h)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 61, Col: 40}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 61, Col: 44}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 			if templ_7745c5c3_Err != nil {
@@ -281,7 +281,7 @@ func words(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Compon
 			var templ_7745c5c3_Var11 string
 			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(h.VMs, "VM"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 61, Col: 67}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/hoststatus.templ`, Line: 61, Col: 71}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 			if templ_7745c5c3_Err != nil {
@@ -373,12 +373,12 @@ func chip(h fleet.NetworkHost, now time.Time) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		state := h.StateAt(now)
 		switch {
-		case h.Leaving:
+		case h.Releasing:
 			templ_7745c5c3_Err = kit.Chip("warn", "unplug", "Being released").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case state != fleet.NetworkUnknown && h.Status != nil && h.Status.Foreign:
+		case state != fleet.NetworkUnknown && h.Status != nil && h.Status.NameTaken:
 			templ_7745c5c3_Err = kit.Chip("bad", "triangle-alert", "Another network").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -388,7 +388,7 @@ func chip(h fleet.NetworkHost, now time.Time) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case undone(h):
+		case rolledBack(h):
 			templ_7745c5c3_Err = kit.Chip("bad", "history", "Rolled back").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

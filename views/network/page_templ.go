@@ -264,7 +264,7 @@ func body(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = topology.Show(p.Network.Name, "The network is on no host, and no VM that you can see uses it.", topology.OfNetwork(p.Picture, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = topology.Show(p.Network.Name, "The network is on no host, and no VM that you can see uses it.", topology.NetworkGraph(p.Picture, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -329,7 +329,7 @@ func headActs(p Page) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if p.Network.Spec != nil {
-			templ_7745c5c3_Err = kit.ActButton("assign", "", executed(p.Actor, p.Network).Assign()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ActButton("assign", "", assigned(p.Actor, p.Network).Assign()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -24,7 +24,7 @@ type GroupForm struct {
 	ToAverage, ToPeak, ToBurst       string
 	FromAverage, FromPeak, FromBurst string
 	Restricted                       bool
-	Guard                            string // "on", "off"; empty: the default
+	AntiSpoofing                            string // "on", "off"; empty: the default
 }
 
 // DefaultGroup is a choice of a security group for a port group's NICs.
@@ -35,7 +35,7 @@ type DefaultGroup struct {
 	Chosen bool
 }
 
-var guards = []kit.Option{
+var antiSpoofingOptions = []kit.Option{
 	{Value: "", Text: "default: on for tenants' NICs"}, {Value: "on", Text: "on"}, {Value: "off", Text: "off, for tenants' NICs too"},
 }
 
@@ -54,7 +54,7 @@ func FormOf(g fleet.PortGroup) GroupForm {
 	f.ToAverage, f.ToPeak, f.ToBurst = rateTexts(g.ToGuest)
 	f.FromAverage, f.FromPeak, f.FromBurst = rateTexts(g.FromGuest)
 	if g.AntiSpoofing != nil {
-		f.Guard = map[bool]string{true: "on", false: "off"}[*g.AntiSpoofing]
+		f.AntiSpoofing = map[bool]string{true: "on", false: "off"}[*g.AntiSpoofing]
 	}
 	if g.VLAN != nil {
 		f.VLAN = numberText(g.VLAN.ID)
@@ -106,7 +106,7 @@ func (p Page) groupActs(g fleet.PortGroupUse) []kit.Act {
 	at, back := groupsPath(p.Network.ID), views.TabPath(views.NetworkPath(p.Network.ID), "groups")
 	remove := kit.Act{
 		Icon: "trash-2", Word: "Delete " + g.Name, Danger: true, Post: views.NetworkPath(p.Network.ID, "port-groups", g.Name, "delete"), Back: back,
-		Sure: "Delete the port group " + g.Name + "?",
+		Confirm: "Delete the port group " + g.Name + "?",
 	}
 	if g.VMs > 0 {
 		remove.Why = kit.Count(g.VMs, "VM") + " with NICs in this port group: connect these NICs to another network first."
@@ -115,14 +115,14 @@ func (p Page) groupActs(g fleet.PortGroupUse) []kit.Act {
 	for _, x := range g.Grants {
 		acts = append(acts, kit.Act{
 			Icon: "lock", Word: "Stop sharing with " + strings.ToLower(grantName(x)[:1]) + grantName(x)[1:] + "; connected VMs stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
-			Send: []kit.Sent{{Name: "group", Value: g.Name}, {Name: "project", Value: grantValue(x)}, {Name: "revoke", Value: "yes"}},
+			Send: []kit.FormValue{{Name: "group", Value: g.Name}, {Name: "project", Value: grantValue(x)}, {Name: "revoke", Value: "yes"}},
 		}.Needs(p.Actor, policy.InfraChange))
 	}
 	return append(acts, remove.Needs(p.Actor, policy.InfraChange))
 }
 
 // openTo describes who may use the port group besides infrastructure administrators.
-func openTo(n fleet.NetworkView, g fleet.PortGroupUse) string {
+func sharedWith(n fleet.NetworkView, g fleet.PortGroupUse) string {
 	var names []string
 	for _, x := range g.Grants {
 		names = append(names, grantName(x))

@@ -151,9 +151,9 @@ func groups(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var7 string
-					templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(openTo(p.Network, g))
+					templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(sharedWith(p.Network, g))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/portgroups.templ`, Line: 39, Col: 35}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/portgroups.templ`, Line: 39, Col: 39}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 					if templ_7745c5c3_Err != nil {
@@ -538,7 +538,7 @@ func Group(p GroupPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "guard", Label: "Anti-spoofing", Value: p.In.Guard, Hint: "For new NICs, and for NICs that follow the port group."}, guards).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "guard", Label: "Anti-spoofing", Value: p.In.AntiSpoofing, Hint: "For new NICs, and for NICs that follow the port group."}, antiSpoofingOptions).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -90,7 +90,7 @@ func summary(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if policy.May(p.Actor, policy.InfraSee, "") {
-				templ_7745c5c3_Err = kit.LabelCard(p.ByLabel, executed(p.Actor, p.Network).EditLabels()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.LabelCard(p.ByLabel, assigned(p.Actor, p.Network).EditLabels()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -153,9 +153,9 @@ func summary(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var6 string
-		templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(sinceWord(p.Network))
+		templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(createdLabel(p.Network))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/summary.templ`, Line: 38, Col: 29}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/summary.templ`, Line: 38, Col: 32}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 		if templ_7745c5c3_Err != nil {
@@ -212,7 +212,7 @@ func definition(s fleet.NetworkSpec) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.Fact("Mode", s.Mode.Is().Word).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.Fact("Mode", s.Mode.Info().Word).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -245,9 +245,9 @@ func definition(s fleet.NetworkSpec) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var9 string
-			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(deviceWord(s))
+			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(deviceLabel(s))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/summary.templ`, Line: 60, Col: 23}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/summary.templ`, Line: 60, Col: 24}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 			if templ_7745c5c3_Err != nil {
@@ -277,32 +277,32 @@ func definition(s fleet.NetworkSpec) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if s.Mode.Is().Takes("direct") {
+		if s.Mode.Info().HasField("direct") {
 			templ_7745c5c3_Err = kit.Fact("macvtap mode", s.Direct.Word()+": "+s.Direct.Help()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		if s.Mode.Is().Takes("stp") {
+		if s.Mode.Info().HasField("stp") {
 			templ_7745c5c3_Err = kit.Fact("Spanning tree", onOff(s.STP)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		if s.Mode.Is().Served {
+		if s.Mode.Info().HostAddresses {
 			templ_7745c5c3_Err = kit.Fact("DNS for guests", dnsWord(s)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		if s.Mode.Is().Takes("bridge") {
+		if s.Mode.Info().HasField("bridge") {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<dt>Bridge device</dt>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		if !s.Mode.Is().Takes("bridge") {
-		} else if s.Bridge == "" && s.Mode.Is().Made {
+		if !s.Mode.Info().HasField("bridge") {
+		} else if s.Bridge == "" && s.Mode.Info().CreatesDevices {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<dd class=\"muted\">named by Quantix</dd>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -535,7 +535,7 @@ func subnetCard(family string, s fleet.Subnet) templ.Component {
 	})
 }
 
-func onNoHost(p Page) templ.Component {
+func noHosts(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -574,7 +574,7 @@ func onNoHost(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = kit.ActButton("assign-first", "primary", executed(p.Actor, p.Network).Assign()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.ActButton("assign-first", "primary", assigned(p.Actor, p.Network).Assign()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -22,7 +22,7 @@ func accountTabs(here string) []kit.Tab {
 }
 
 // longer formats a duration in words: "30 minutes", "12 hours".
-func longer(d time.Duration) string {
+func durationText(d time.Duration) string {
 	if d < time.Hour {
 		return kit.Count(int(d/time.Minute), "minute")
 	}

@@ -24,7 +24,7 @@ func (p ProjectPage) memberActs(m MemberRow) []kit.Act {
 	change := func(role fleet.Role, icon, word string) kit.Act {
 		return kit.Act{
 			Icon: icon, Word: word, Post: p.path("members"), Into: "#members",
-			Send: []kit.Sent{{Name: "user", Value: string(m.UserID)}, {Name: "role", Value: string(role)}},
+			Send: []kit.FormValue{{Name: "user", Value: string(m.UserID)}, {Name: "role", Value: string(role)}},
 		}
 	}
 	var acts []kit.Act

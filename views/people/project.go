@@ -18,10 +18,10 @@ type ProjectPage struct {
 func (p ProjectPage) path(below ...string) string { return views.ProjectPath(p.Project.ID, below...) }
 
 func (p ProjectPage) acts() []kit.Act {
-	can := policy.Offer(p.Actor, "project", "", p.Project.Actions())
+	can := policy.RestrictActions(p.Actor, "project", "", p.Project.Actions())
 	return []kit.Act{
-		{Icon: "monitor", Word: "VMs of this project", Href: views.CutPath(fleet.TypeVM, p.Project.ID)},
-		{Icon: "list-checks", Word: "Tasks of this project", Href: views.CutPath(fleet.TypeTask, p.Project.ID)},
+		{Icon: "monitor", Word: "VMs of this project", Href: views.ProjectListPath(fleet.TypeVM, p.Project.ID)},
+		{Icon: "list-checks", Word: "Tasks of this project", Href: views.ProjectListPath(fleet.TypeTask, p.Project.ID)},
 		kit.Act{Icon: "pencil", Word: "Edit project", Href: p.path("edit"), Dialog: true}.As(can, fleet.ActEdit),
 		kit.Act{Icon: "trash-2", Word: "Delete project", Href: p.path("delete"), Dialog: true, Danger: true}.As(can, fleet.ActDelete),
 	}

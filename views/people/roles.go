@@ -6,7 +6,7 @@ import (
 )
 
 // roleIn is the label of the actor's role in a project: the fleet-wide role if the actor has one, else the project role.
-func roleIn(a fleet.Actor, project fleet.ProjectID) string {
+func roleInProject(a fleet.Actor, project fleet.ProjectID) string {
 	if a.Role != fleet.RoleNone {
 		return a.Role.Info().Label
 	}

@@ -11,7 +11,7 @@ import (
 type TokensPage struct {
 	Name   string // user name
 	Tokens []fleet.Token
-	Made   *fleet.Token
+	Created   *fleet.Token
 	Form   TokenForm
 	Now    time.Time
 }
@@ -23,6 +23,6 @@ type TokenForm struct {
 }
 
 // TokenLives are the lifetimes to choose from, in hours.
-var TokenLives = []kit.Option{
+var TokenLifetimes = []kit.Option{
 	{Value: "24", Text: "1 day"}, {Value: "168", Text: "7 days"}, {Value: "720", Text: "30 days"}, {Value: "2160", Text: "90 days"}, {Value: "8760", Text: "1 year"}, {Value: "0", Text: "No expiry"},
 }

@@ -22,7 +22,7 @@ type UserPage struct {
 func (p UserPage) path(below ...string) string { return views.UserPath(p.User.ID, below...) }
 
 func (p UserPage) acts() []kit.Act {
-	can := policy.Offer(p.Actor, "user", "", p.User.ActionsBy(p.Actor.UserID))
+	can := policy.RestrictActions(p.Actor, "user", "", p.User.ActionsBy(p.Actor.UserID))
 	return []kit.Act{
 		kit.Act{Icon: "key-round", Word: "Reset the password", Href: p.path("password"), Dialog: true}.As(can, fleet.ActPassword),
 		kit.Act{Icon: "trash-2", Word: "Delete user", Href: p.path("delete"), Dialog: true, Danger: true}.As(can, fleet.ActDelete),

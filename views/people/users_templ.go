@@ -226,7 +226,7 @@ func userChip(u fleet.User) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case u.MustChange:
+		case u.MustChangePassword:
 			templ_7745c5c3_Err = kit.Chip("warn", "key-round", "Must change the password").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

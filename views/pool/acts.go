@@ -13,13 +13,13 @@ func newPool(a fleet.Actor) kit.Act {
 	return kit.Act{Icon: "plus", Word: "New pool", Href: "/pools/new"}.Needs(a, policy.InfraChange)
 }
 
-func executed(a fleet.Actor, v fleet.PoolView) kit.Executed {
-	return kit.Executed{Actor: a, Type: fleet.TypePool, ID: string(v.ID), Name: v.Name, States: v.Actions()}
+func assigned(a fleet.Actor, v fleet.PoolView) kit.AssignedObject {
+	return kit.AssignedObject{Actor: a, Type: fleet.TypePool, ID: string(v.ID), Name: v.Name, States: v.Actions()}
 }
 
-func statusOf(status fleet.PoolHost) kit.ExecutedHostStatus {
+func statusOf(status fleet.PoolHost) kit.AssignedHostStatus {
 	stopped := stoppedByOthers(status)
-	return kit.ExecutedHostStatus{
+	return kit.AssignedHostStatus{
 		HostID: status.HostID, Host: status.HostName, States: status.Actions(), Stopped: stopped,
 		Failing: status.Assigned && (status.State == fleet.PoolFailed || status.State == fleet.PoolStalled || stopped),
 	}
@@ -27,14 +27,14 @@ func statusOf(status fleet.PoolHost) kit.ExecutedHostStatus {
 
 // Acts are the actions on a pool.
 func Acts(a fleet.Actor, v fleet.PoolView) []kit.Act {
-	path, e := views.PoolPath(v.ID), executed(a, v)
+	path, e := views.PoolPath(v.ID), assigned(a, v)
 	acts := []kit.Act{
 		{Icon: "database", Word: "Open", Href: path},
 		{Icon: "monitor", Word: "VMs with disks in the pool", Href: views.TabPath(path, "vms")},
 		{Icon: "hard-drive", Word: "Volumes", Href: views.TabPath(path, "volumes")},
 		e.Assign(),
 	}
-	if v.Spec.Kind.Is().Secret != nil {
+	if v.Spec.Kind.Info().Secret != nil {
 		acts = append(acts, changeCredentials(a, v))
 	}
 	return append(acts, e.Delete())
@@ -46,22 +46,22 @@ func changeCredentials(a fleet.Actor, v fleet.PoolView) kit.Act {
 }
 
 // vmsThere is the address of the list of the host's VMs with disks in the pool.
-func vmsThere(status fleet.PoolHost) string {
+func hostVMsPath(status fleet.PoolHost) string {
 	return kit.Link{Path: views.PoolPath(status.PoolID)}.With("tab", "vms").With("filter", "host:"+strconv.Quote(status.HostName)).String()
 }
 
 // statusActs are the actions on a pool on one host.
 func statusActs(a fleet.Actor, v fleet.PoolView, status fleet.PoolHost) []kit.Act {
-	return executed(a, v).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "VMs of this host with disks in the pool", Href: vmsThere(status)})
+	return assigned(a, v).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "VMs of this host with disks in the pool", Href: hostVMsPath(status)})
 }
 
 // retry are the retry actions in the page's head.
 func retry(p Page) []kit.Act {
-	statuses := make([]kit.ExecutedHostStatus, len(p.Pool.Hosts))
+	statuses := make([]kit.AssignedHostStatus, len(p.Pool.Hosts))
 	for i, h := range p.Pool.Hosts {
 		statuses[i] = statusOf(h)
 	}
-	return executed(p.Actor, p.Pool).Retry(statuses, p.Pool.Health.Hosts, p.Pool.Health.Failed)
+	return assigned(p.Actor, p.Pool).Retry(statuses, p.Pool.Health.Hosts, p.Pool.Health.Failed)
 }
 
 // failing returns the first hosts where the pool is unusable, at most the number most.

@@ -51,7 +51,7 @@ func definition(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, f := range p.Pool.Spec.Kind.Is().Fields {
+		for _, f := range p.Pool.Spec.Kind.Info().Fields {
 			if value := *f.At(&p.Pool.Spec); value != "" {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<dt>")
 				if templ_7745c5c3_Err != nil {
@@ -123,7 +123,7 @@ func definition(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if p.infra() {
+		if p.seesHosts() {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<dt>Assigned to</dt><dd><span class=\"row-flex\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -160,7 +160,7 @@ func definition(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				for _, status := range byName(p.Pool.Hosts) {
+				for _, status := range sortedByName(p.Pool.Hosts) {
 					if status.Assigned {
 						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<a href=\"")
 						if templ_7745c5c3_Err != nil {
@@ -249,8 +249,8 @@ func configure(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if p.infra() {
-			templ_7745c5c3_Err = kit.LabelCard(p.ByLabel, executed(p.Actor, p.Pool).EditLabels()).Render(ctx, templ_7745c5c3_Buffer)
+		if p.seesHosts() {
+			templ_7745c5c3_Err = kit.LabelCard(p.ByLabel, assigned(p.Actor, p.Pool).EditLabels()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -271,7 +271,7 @@ func configure(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.ActButton("assign-more", "small", executed(p.Actor, p.Pool).Assign()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ActButton("assign-more", "small", assigned(p.Actor, p.Pool).Assign()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -20,11 +20,11 @@ type Form struct {
 }
 
 // fieldsOf are the fields of a pool's source, each shown only for pool kinds with the field.
-func (f Form) fieldsOf() (out []sourceField) {
+func (f Form) sourceFields() (out []sourceField) {
 	for _, p := range fleet.PoolFields() {
 		out = append(out, sourceField{kit.Field{
 			Name: "source[" + p.Name + "]", Label: p.Label, Hint: p.Hint, Value: *p.At(&f.Spec), Error: f.Errors.At("spec." + p.Name),
-			Attrs: templ.Attributes{"spellcheck": "false", "autocomplete": "off"}, Wrap: forKinds(p.Of()),
+			Attrs: templ.Attributes{"spellcheck": "false", "autocomplete": "off"}, Wrap: forKinds(p.Kinds()),
 		}, p.Choices})
 	}
 	return out
@@ -76,9 +76,9 @@ func secretField(label, hint string, e kit.Errors, wrap templ.Attributes) kit.Fi
 }
 
 // filed are the pool kinds whose volumes are files.
-func filed() (out []fleet.PoolKind) {
+func fileKinds() (out []fleet.PoolKind) {
 	for _, t := range fleet.PoolTypes() {
-		if t.Files {
+		if t.FilePool {
 			out = append(out, t.Kind)
 		}
 	}
@@ -86,7 +86,7 @@ func filed() (out []fleet.PoolKind) {
 }
 
 // sharable are the pool kinds that can be shared or local, as the person chooses.
-func sharable() (out []fleet.PoolKind) {
+func sharableKinds() (out []fleet.PoolKind) {
 	for _, t := range fleet.PoolTypes() {
 		if !t.Shared && !t.Local {
 			out = append(out, t.Kind)

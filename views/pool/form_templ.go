@@ -165,7 +165,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, field := range f.fieldsOf() {
+			for _, field := range f.sourceFields() {
 				if field.choices != nil {
 					templ_7745c5c3_Err = kit.SelectField(field.Field, field.options()).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
@@ -182,14 +182,14 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "path", Label: "Path on the hosts", Value: f.Spec.Path, Error: f.Errors.At("spec.path"), Wrap: forKinds(filed()),
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "path", Label: "Path on the hosts", Value: f.Spec.Path, Error: f.Errors.At("spec.path"), Wrap: forKinds(fileKinds()),
 				Hint: "Directory of the volumes, such as /srv/vm. A source other than a directory is mounted here. A missing directory is created. Each host's agent allows pools only below its poolRoots setting.", Attrs: templ.Attributes{"spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "shared", Label: "Shared storage", Error: f.Errors.At("spec.shared"),
 				Hint: "Select this if the directory is the same storage on all hosts: NFS, CephFS or GFS2 that is already mounted. The capacity then counts once, and VMs can run on every host. Clear this if each host has its own disk.",
-				Wrap: forKinds(sharable())}, f.Spec.Shared).Render(ctx, templ_7745c5c3_Buffer)
+				Wrap: forKinds(sharableKinds())}, f.Spec.Shared).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

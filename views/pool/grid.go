@@ -18,15 +18,15 @@ const (
 type GridPage struct {
 	kit.Grid
 	Actor fleet.Actor
-	On    fleet.PoolGrid
+	States    fleet.PoolGrid
 }
 
 // gridColumn is the common part of one pool's host statuses.
 type gridColumn struct{ on, path string }
 
 func (p GridPage) columns() []gridColumn {
-	out := make([]gridColumn, len(p.On.Pools.Items))
-	for i, v := range p.On.Pools.Items {
+	out := make([]gridColumn, len(p.States.Pools.Items))
+	for i, v := range p.States.Pools.Items {
 		out[i] = gridColumn{v.Name + " on ", views.PoolPath(v.ID)}
 	}
 	return out

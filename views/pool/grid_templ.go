@@ -137,7 +137,7 @@ func grid(p GridPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, v := range p.On.Pools.Items {
+		for _, v := range p.States.Pools.Items {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<th scope=\"col\" class=\"up\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -208,7 +208,7 @@ func grid(p GridPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for i, h := range p.On.Hosts.Items {
+		for i, h := range p.States.Hosts.Items {
 			query := hostQuery(h)
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<tr id=\"")
 			if templ_7745c5c3_Err != nil {
@@ -263,7 +263,7 @@ func grid(p GridPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for n, c := range p.On.Statuses[i] {
+			for n, c := range p.States.Statuses[i] {
 				if c == (fleet.GridStatus{}) {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "<td></td>")
 					if templ_7745c5c3_Err != nil {

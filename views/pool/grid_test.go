@@ -16,15 +16,15 @@ import (
 func TestGridAllocationsPerStatusAreBounded(t *testing.T) {
 	p := GridPage{Actor: fleet.Actor{Role: fleet.RoleAdmin}}
 	for i := range GridPools {
-		p.On.Pools.Items = append(p.On.Pools.Items, fleet.PoolView{Pool: fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: fmt.Sprintf("pool-%02d", i)}})
+		p.States.Pools.Items = append(p.States.Pools.Items, fleet.PoolView{Pool: fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: fmt.Sprintf("pool-%02d", i)}})
 	}
 	for i := range GridHosts {
 		h := fleet.HostView{Phase: fleet.HostOnline}
 		h.ID, h.Name = fleet.NewID[fleet.HostID](), fmt.Sprintf("host-%02d", i)
-		p.On.Hosts.Items = append(p.On.Hosts.Items, h)
-		p.On.Statuses = append(p.On.Statuses, slices.Repeat([]fleet.GridStatus{{State: fleet.PoolActive, Severity: fleet.SeverityOK, UsedPercent: 50}}, GridPools))
+		p.States.Hosts.Items = append(p.States.Hosts.Items, h)
+		p.States.Statuses = append(p.States.Statuses, slices.Repeat([]fleet.GridStatus{{State: fleet.PoolActive, Severity: fleet.SeverityOK, UsedPercent: 50}}, GridPools))
 	}
-	p.Hosts, p.Side = kit.ExtentOf(p.On.Hosts), kit.ExtentOf(p.On.Pools)
+	p.Hosts, p.Side = kit.ExtentOf(p.States.Hosts), kit.ExtentOf(p.States.Pools)
 	allocs := testing.AllocsPerRun(5, func() {
 		if err := Grid(p).Render(t.Context(), io.Discard); err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"quantix/views/kit"
 )
 
-var onHosts = kit.Columns{
+var hostColumns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "used", Label: "Used", Class: "w-bar"},
 	{Key: "free", Label: "Free", Class: "num"},
@@ -21,19 +21,19 @@ var onHosts = kit.Columns{
 }
 
 func (p Page) matrix() kit.Matrix[fleet.PoolHost] {
-	m := kit.HostsMatrix(p.Link, "Health on each host", onHosts, p.Statuses)
+	m := kit.HostsMatrix(p.Link, "Health on each host", hostColumns, p.Statuses)
 	m.Row = func(h fleet.PoolHost) kit.Row {
 		return kit.Row{ID: "cell-" + string(h.HostID), Name: h.HostName, Href: views.HostPath(h.HostID)}
 	}
 	m.RowCells = func(head kit.Columns, h fleet.PoolHost) templ.Component { return RowCells(head, p.Pool, h, p.Now) }
 	m.Acts = func(h fleet.PoolHost) []kit.Act { return statusActs(p.Actor, p.Pool, h) }
 	if m.None == nil {
-		m.None = onNoHost(p)
+		m.None = noHosts(p)
 	}
 	return m
 }
 
-func (p Page) countedHow() string {
+func (p Page) capacityScope() string {
 	switch {
 	case p.Pool.Spec.Shared:
 		return "shared: counted once"

@@ -13,7 +13,7 @@ import (
 // hostsNamed is the largest number of hosts named in a list that means all hosts.
 const hostsNamed = 12
 
-func byName(statuses []fleet.PoolHost) []fleet.PoolHost {
+func sortedByName(statuses []fleet.PoolHost) []fleet.PoolHost {
 	return slices.SortedFunc(slices.Values(statuses), func(x, y fleet.PoolHost) int { return strings.Compare(x.HostName, y.HostName) })
 }
 
@@ -28,12 +28,12 @@ func StatusOf(v fleet.PoolView, host fleet.HostID) fleet.PoolHost {
 }
 
 func kindWord(s fleet.PoolSpec) string {
-	return cmp.Or(s.Kind.Is().Word, string(s.Kind))
+	return cmp.Or(s.Kind.Info().Word, string(s.Kind))
 }
 
 // Source is the location of the pool's data; empty for actors who may not see it.
 func Source(s fleet.PoolSpec) string {
-	if field, place := s.Place(); field != "" && place == "" {
+	if field, place := s.Location(); field != "" && place == "" {
 		return ""
 	}
 	return s.Source()
@@ -41,10 +41,10 @@ func Source(s fleet.PoolSpec) string {
 
 // stoppedByOthers reports whether the pool was stopped on the host outside of Quantix, according to a current report.
 func stoppedByOthers(status fleet.PoolHost) bool {
-	return status.State == fleet.PoolInactive && status.Status != nil && status.Status.ByOthers
+	return status.State == fleet.PoolInactive && status.Status != nil && status.Status.StoppedOutside
 }
 
-func free(status fleet.PoolHost) string {
+func freeText(status fleet.PoolHost) string {
 	if status.Status == nil || status.Status.CapacityBytes == 0 {
 		return "–"
 	}
@@ -53,14 +53,14 @@ func free(status fleet.PoolHost) string {
 
 // took describes the latency of a small write and read: "write 1.2 ms, read 0.3 ms"; empty: not measured, or the host
 // is offline.
-func took(status fleet.PoolHost) string {
+func latencyText(status fleet.PoolHost) string {
 	if status.Status == nil || status.Status.WriteMicros == 0 || status.State == fleet.PoolUnknown {
 		return ""
 	}
-	return "write " + millis(status.Status.WriteMicros) + " ms, read " + millis(status.Status.ReadMicros) + " ms"
+	return "write " + milliseconds(status.Status.WriteMicros) + " ms, read " + milliseconds(status.Status.ReadMicros) + " ms"
 }
 
-func millis(us int64) string {
+func milliseconds(us int64) string {
 	if us >= 10_000 {
 		return strconv.FormatInt(us/1000, 10)
 	}
@@ -84,7 +84,7 @@ func mountPath(v fleet.PoolView, status fleet.PoolHost) string {
 	if status.Status != nil && status.Status.MountPath != "" {
 		return status.Status.MountPath
 	}
-	if !v.Spec.Kind.Is().Files {
+	if !v.Spec.Kind.Info().FilePool {
 		return kit.Dash(Source(v.Spec))
 	}
 	return kit.Dash(v.Spec.Path)

@@ -22,7 +22,7 @@ func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	if usage := rendered.HTML(t, usage(status)); !strings.Contains(usage, `title="Last known"`) || strings.Contains(usage, "svg") || strings.Contains(usage, "bar") {
 		t.Errorf("the pool's usage is %s", usage)
 	}
-	if text := rendered.Text(t, words(status)); text != "Last known: active, 1 GiB of 4 GiB used." {
+	if text := rendered.Text(t, reportText(status)); text != "Last known: active, 1 GiB of 4 GiB used." {
 		t.Errorf("the pool's words are %q", text)
 	}
 }

@@ -103,7 +103,7 @@ func row(shown kit.Columns, v *fleet.PoolView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if v.Spec.Shared && !v.Spec.Kind.Is().Shared {
+				if v.Spec.Shared && !v.Spec.Kind.Info().Shared {
 					var templ_7745c5c3_Var4 string
 					templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 					if templ_7745c5c3_Err != nil {

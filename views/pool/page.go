@@ -49,7 +49,7 @@ func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
 func (p Page) path(below ...string) string { return views.PoolPath(p.Pool.ID, below...) }
 
-func (p Page) infra() bool { return policy.May(p.Actor, policy.InfraSee, "") }
+func (p Page) seesHosts() bool { return policy.May(p.Actor, policy.InfraSee, "") }
 
 // liveKeys are the wake-up keys of the current tab.
 func (p Page) liveKeys() string {

@@ -68,7 +68,7 @@ func Show(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if p.Pool.Spec.Shared && !p.Pool.Spec.Kind.Is().Shared {
+			if p.Pool.Spec.Shared && !p.Pool.Spec.Kind.Info().Shared {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<span class=\"label\">shared</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -182,7 +182,7 @@ func headActs(p Page) templ.Component {
 			templ_7745c5c3_Var6 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.ActButton("assign", "", executed(p.Actor, p.Pool).Assign()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ActButton("assign", "", assigned(p.Actor, p.Pool).Assign()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -245,7 +245,7 @@ func vms(p Page) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = vm.Briefs("VMs with disks in this pool", p.VMs, p.infra(), kit.PagerOf(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, p.noVMs()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = vm.Briefs("VMs with disks in this pool", p.VMs, p.seesHosts(), kit.PagerOf(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, p.noVMs()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -3,5 +3,5 @@ package pool
 import "quantix/views/kit"
 
 func (p Page) uploadVolume() kit.Act {
-	return p.volumeToCome("upload", "Upload", "upload")
+	return p.newVolumeAct("upload", "Upload", "upload")
 }

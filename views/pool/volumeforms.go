@@ -33,12 +33,12 @@ func (p VolumePage) action(act string) string {
 }
 
 // asks is the confirmation dialog of an action on a volume.
-func (p VolumePage) asks(title, act, button string, action fleet.Action, danger bool) kit.Dialog {
+func (p VolumePage) actionDialog(title, act, button string, action fleet.Action, danger bool) kit.Dialog {
 	return kit.Dialog{Title: title, Action: p.action(act), Button: button, Danger: danger, Why: kit.WhyNot(p.Volume.Allows(action)), Back: p.Back()}
 }
 
 // startAt is the address of the download form, filled from a catalog image.
-func (p VolumePage) startAt(i fleet.StartImageView) string {
+func (p VolumePage) downloadFormPath(i fleet.StartImageView) string {
 	return kit.Link{Path: views.PoolPath(p.Pool.ID, "volumes", "fetch")}.With("start", string(i.ID)).String()
 }
 
@@ -65,14 +65,14 @@ func hostChoice(h fleet.PoolHost) string {
 
 // formats are the possible formats of a new volume.
 func (p VolumePage) formats() []string {
-	if p.Pool.Spec.Kind.Is().Files {
+	if p.Pool.Spec.Kind.Info().FilePool {
 		return fleet.VolumeFormats
 	}
 	return []string{"raw"}
 }
 
 func (p VolumePage) nameHint() string {
-	if p.Pool.Spec.Kind.Is().Files {
+	if p.Pool.Spec.Kind.Info().FilePool {
 		return "File name in the pool, such as data.qcow2"
 	}
 	return "Volume name on the storage, such as data"

@@ -18,13 +18,13 @@ type VolumeRow struct {
 	Hosts     []kit.Named
 	Host      fleet.HostID // host with the volume, in a local pool
 	VM        *kit.Named   // nil: no VM uses it
-	Found     bool         // the VM is unmanaged
-	Published *Published   // nil: not offered to tenants
+	Discovered     bool         // the VM is unmanaged
+	Published *Publication   // nil: not offered to tenants
 	Unfit     string       // why the volume cannot be published
 	Orphan    bool         // nothing uses the volume
 	// FetchUntil is when an export is deleted automatically; nil: the volume is no export.
 	FetchUntil *time.Time
-	Can        []fleet.ActionState
+	ActionStates        []fleet.ActionState
 }
 
 // id is the row's element id. It is stable, so an open menu stays with its volume when other rows change.
@@ -36,12 +36,12 @@ type Volumes struct {
 	All     int
 	Orphans int
 	Wasted  int64 // bytes used by orphans
-	Only    bool  // only orphans are shown
+	OrphansOnly    bool  // only orphans are shown
 }
 
 // OrphansOf counts the unused volumes of rows and their bytes. With only set, it drops all other rows.
-func OrphansOf(rows []VolumeRow, only bool) Volumes {
-	out := Volumes{All: len(rows), Only: only}
+func FilterOrphans(rows []VolumeRow, only bool) Volumes {
+	out := Volumes{All: len(rows), OrphansOnly: only}
 	for _, v := range rows {
 		if v.Orphan {
 			out.Orphans++
@@ -59,7 +59,7 @@ func (v Volumes) orphansText() string {
 }
 
 // Published names the publication that offers a volume to tenants.
-type Published struct {
+type Publication struct {
 	By    string
 	At    time.Time
 	Stale string // why the volume is not offered anyway
@@ -83,7 +83,7 @@ func (p Page) volumePager() kit.Pager {
 	return out
 }
 
-func (p Published) who() string {
+func (p Publication) text() string {
 	if p.By == "" {
 		return "Tenants can use the volume."
 	}
@@ -93,7 +93,7 @@ func (p Published) who() string {
 // volumeActs are the actions on a volume.
 func (p Page) volumeActs(v VolumeRow) []kit.Act {
 	at := func(below ...string) string { return volumeAddress(p.path(below...), v.Name, v.Host) }
-	publish := kit.Act{Icon: "globe", Word: "Publish to tenants", Post: at("publish"), Back: p.Link.String(), Apart: true}.Needs(p.Actor, policy.InfraChange).When(v.Unfit)
+	publish := kit.Act{Icon: "globe", Word: "Publish to tenants", Post: at("publish"), Back: p.Link.String(), Separated: true}.Needs(p.Actor, policy.InfraChange).When(v.Unfit)
 	withdraw := kit.Act{Icon: "lock", Word: "Withdraw from tenants", Post: at("withdraw"), Back: p.Link.String()}.Needs(p.Actor, policy.InfraChange)
 	switch {
 	case v.Published == nil:
@@ -105,20 +105,20 @@ func (p Page) volumeActs(v VolumeRow) []kit.Act {
 		publish = publish.When("No online host has it now.")
 	}
 	act := func(icon, word, below string, action fleet.Action) kit.Act {
-		return kit.Act{Icon: icon, Word: word, Href: at("volumes", below), Dialog: true}.Needs(p.Actor, policy.InfraChange).As(v.Can, action)
+		return kit.Act{Icon: icon, Word: word, Href: at("volumes", below), Dialog: true}.Needs(p.Actor, policy.InfraChange).As(v.ActionStates, action)
 	}
 	wipe, remove := act("circle-dashed", "Wipe", "wipe", fleet.ActWipe), act("trash-2", "Delete volume", "delete", fleet.ActDelete)
 	wipe.Danger, remove.Danger = true, true
 	if fleet.ApplianceKind(v.Name) != "" { // appliance files can be imported; disk actions do not apply to them
-		acts := []kit.Act{kit.Act{Icon: "plus", Word: "Create VM from appliance", Href: importHref(p.Pool.ID, v.Host, v.Name)}.Needs(p.Actor, policy.InfraChange).As(v.Can, fleet.ActImport)}
+		acts := []kit.Act{kit.Act{Icon: "plus", Word: "Create VM from appliance", Href: importHref(p.Pool.ID, v.Host, v.Name)}.Needs(p.Actor, policy.InfraChange).As(v.ActionStates, fleet.ActImport)}
 		if v.Format != fleet.FormatOVA {
 			acts = append(acts, act("refresh-cw", "Convert to qcow2", "convert", fleet.ActConvert))
 		}
-		return append(acts, act("pencil", "Rename", "rename", fleet.ActRename), kit.Act{Icon: "download", Word: "Download", Href: at("volumes", "content")}.Needs(p.Actor, policy.InfraChange).As(v.Can, fleet.ActDownload), remove)
+		return append(acts, act("pencil", "Rename", "rename", fleet.ActRename), kit.Act{Icon: "download", Word: "Download", Href: at("volumes", "content")}.Needs(p.Actor, policy.InfraChange).As(v.ActionStates, fleet.ActDownload), remove)
 	}
 	return []kit.Act{
 		act("expand", "Grow", "grow", fleet.ActGrow), act("copy", "Clone", "clone", fleet.ActClone), act("pencil", "Rename", "rename", fleet.ActRename),
-		kit.Act{Icon: "download", Word: "Download", Href: at("volumes", "content")}.Needs(p.Actor, policy.InfraChange).As(v.Can, fleet.ActDownload), publish, withdraw, wipe, remove,
+		kit.Act{Icon: "download", Word: "Download", Href: at("volumes", "content")}.Needs(p.Actor, policy.InfraChange).As(v.ActionStates, fleet.ActDownload), publish, withdraw, wipe, remove,
 	}
 }
 
@@ -142,37 +142,37 @@ func volumeAddress(path, volume string, host fleet.HostID) string {
 
 // place is the path of a volume that is no file; empty for a file, which is below the pool's directory.
 func (p Page) place(v VolumeRow) string {
-	if p.Pool.Spec.Kind.Is().Files {
+	if p.Pool.Spec.Kind.Info().FilePool {
 		return ""
 	}
 	return v.Path
 }
 
 // none is the text of a pool without volumes.
-func (p Page) none() string {
-	switch is := p.Pool.Spec.Kind.Is(); {
-	case is.Kind == "" || is.Files:
+func (p Page) noVolumesText() string {
+	switch is := p.Pool.Spec.Kind.Info(); {
+	case is.Kind == "" || is.FilePool:
 		return "Disks of VMs appear here. Download images and ISOs from URLs, or copy them into the pool's directory: hosts detect them. Then publish the volumes that tenants can use."
-	case is.Makes:
+	case is.CreatesVolumes:
 		return "Disks of VMs appear here, and volumes created outside Quantix."
 	}
 	return "The storage has no volumes. Create one there; hosts detect it."
 }
 
-func (p Page) newVolume() kit.Act { return p.volumeToCome("plus", "New volume", "new") }
+func (p Page) newVolume() kit.Act { return p.newVolumeAct("plus", "New volume", "new") }
 
 func (p Page) fetchVolume() kit.Act {
-	return p.volumeToCome("download", "Download by URL", "fetch")
+	return p.newVolumeAct("download", "Download by URL", "fetch")
 }
 
-func (p Page) volumeToCome(icon, word, below string) kit.Act {
+func (p Page) newVolumeAct(icon, word, below string) kit.Act {
 	act := kit.Act{Icon: icon, Word: word, Href: p.path("volumes", below), Dialog: true}.Needs(p.Actor, policy.InfraChange)
-	switch is := p.Pool.Spec.Kind.Is(); {
+	switch is := p.Pool.Spec.Kind.Info(); {
 	case p.Pool.DeletedAt != nil:
 		act = act.When("The pool is being deleted.")
-	case is.Kind != "" && !is.Makes:
+	case is.Kind != "" && !is.CreatesVolumes:
 		act = act.When("Volumes of this pool are created on the storage; hosts detect them.")
-	case is.Kind != "" && !is.Files && (below == "fetch" || below == "upload"):
+	case is.Kind != "" && !is.FilePool && (below == "fetch" || below == "upload"):
 		act = act.When("Only file pools hold images.")
 	}
 	return act

@@ -354,15 +354,15 @@ func NICFilters(f NICForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if f.Follow != "" {
+				if f.PortGroup != "" {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<p class=\"muted\">The NIC has the default groups of the port group ")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var15 string
-					templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(f.Follow)
+					templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(f.PortGroup)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/forms.templ`, Line: 61, Col: 80}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/forms.templ`, Line: 61, Col: 83}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 					if templ_7745c5c3_Err != nil {
@@ -464,8 +464,8 @@ func NICFilters(f NICForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if f.May || !f.Guard {
-					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "guard", Label: "Anti-spoofing", Hint: "The guest can send only from the NIC's MAC address and from the first IPv4 address that it uses."}, f.Guard).Render(ctx, templ_7745c5c3_Buffer)
+				if f.MayTurnOff || !f.AntiSpoofing {
+					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "guard", Label: "Anti-spoofing", Hint: "The guest can send only from the NIC's MAC address and from the first IPv4 address that it uses."}, f.AntiSpoofing).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -116,12 +116,12 @@ func (p Page) acts() []kit.Act {
 
 func (p Page) ruleActs(r fleet.SecurityRule) []kit.Act {
 	return []kit.Act{{
-		Icon: "trash-2", Word: "Remove rule", Label: "Remove the rule " + p.words(r), Post: p.path("rules"), Into: "#rules", Danger: true, Back: p.path(), Why: p.whyNot(),
-		Send: []kit.Sent{{Name: "remove", Value: r.ID}},
+		Icon: "trash-2", Word: "Remove rule", Label: "Remove the rule " + p.ruleText(r), Post: p.path("rules"), Into: "#rules", Danger: true, Back: p.path(), Why: p.whyNot(),
+		Send: []kit.FormValue{{Name: "remove", Value: r.ID}},
 	}}
 }
 
-func (p Page) words(r fleet.SecurityRule) string { return r.Words(p.remoteName(r)) }
+func (p Page) ruleText(r fleet.SecurityRule) string { return r.Words(p.remoteName(r)) }
 
 func (p Page) remoteName(r fleet.SecurityRule) string {
 	if r.GroupID == p.Group.ID {
@@ -144,7 +144,7 @@ func (p Page) remote(r fleet.SecurityRule) string {
 	return "anybody"
 }
 
-func owner(g fleet.SecurityGroupView) string {
+func ownerName(g fleet.SecurityGroupView) string {
 	if g.ProjectID == "" {
 		return "Fleet"
 	}
@@ -152,13 +152,13 @@ func owner(g fleet.SecurityGroupView) string {
 }
 
 // sorted are the rules: inbound before outbound.
-func (p Page) sorted() []fleet.SecurityRule {
+func (p Page) sortedRules() []fleet.SecurityRule {
 	out := slices.Clone(p.Group.Spec.Rules)
 	slices.SortStableFunc(out, func(a, b fleet.SecurityRule) int { return strings.Compare(string(b.Direction), string(a.Direction)) })
 	return out
 }
 
-func way(d fleet.Direction) string {
+func directionText(d fleet.Direction) string {
 	if d == fleet.Egress {
 		return "out"
 	}
@@ -178,22 +178,22 @@ func (p Page) remotes() []kit.Option {
 // TestPage is the form that tests whether a packet would pass.
 type TestPage struct {
 	Actor                                      fleet.Actor
-	From, FromCard, To, ToCard, Protocol, Port string
+	From, FromNIC, To, ToNIC, Protocol, Port string
 	VMs                                        []string // VM names to choose from
 	Answer                                     *fleet.PassAnswer
 	Errors                                     kit.Errors
 }
 
-var packets = protocols[:4]
+var testProtocols = protocols[:4]
 
 // NICForm is the form of a NIC's filters.
 type NICForm struct {
 	VM     fleet.VMView
 	MAC    string
-	Guard  bool
-	May    bool // the actor may turn anti-spoofing off
+	AntiSpoofing  bool
+	MayTurnOff    bool // the actor may turn anti-spoofing off
 	Groups []NICChoice
-	Follow string // port group whose default groups the NIC uses; empty: its own groups
+	PortGroup string // port group whose default groups the NIC uses; empty: its own groups
 	Errors kit.Errors
 }
 
@@ -210,13 +210,13 @@ type NICChoice struct {
 func NICChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) []NICChoice {
 	out := make([]NICChoice, len(all))
 	for i, g := range all {
-		out[i] = NICChoice{g.ID, g.Name, owner(g), len(g.Spec.Rules), slices.Contains(chosen, g.ID)}
+		out[i] = NICChoice{g.ID, g.Name, ownerName(g), len(g.Spec.Rules), slices.Contains(chosen, g.ID)}
 	}
 	return out
 }
 
 // packetsOf formats a number of packets: "3 packets".
-func packetsOf(n int64) string {
+func packetCount(n int64) string {
 	if n == 1 {
 		return "1 packet"
 	}
@@ -224,7 +224,7 @@ func packetsOf(n int64) string {
 }
 
 // following describes the NIC settings that come from its port group.
-func following(c fleet.NICFilter) string {
+func portGroupText(c fleet.NICFilter) string {
 	if len(c.ByPortGroup) > 1 {
 		return "from the port group " + c.PortGroup
 	}

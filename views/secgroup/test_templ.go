@@ -65,19 +65,19 @@ func Test(p TestPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "from", Label: "From", Value: p.From, Error: first(p.Errors, "from.vmId", "from.address"), Attrs: with(plainText, "VM, or an address")}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "from", Label: "From", Value: p.From, Error: firstError(p.Errors, "from.vmId", "from.address"), Attrs: withPlaceholder(plainText, "VM, or an address")}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromCard", Label: "NIC or address", Value: p.FromCard, Error: p.Errors.At("from.mac"), Attrs: with(plainText, "first NIC")}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromCard", Label: "NIC or address", Value: p.FromNIC, Error: p.Errors.At("from.mac"), Attrs: withPlaceholder(plainText, "first NIC")}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "to", Label: "To", Value: p.To, Error: first(p.Errors, "to.vmId", "to.address"), Attrs: with(plainText, "VM, or an address")}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "to", Label: "To", Value: p.To, Error: firstError(p.Errors, "to.vmId", "to.address"), Attrs: withPlaceholder(plainText, "VM, or an address")}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toCard", Label: "NIC or address", Value: p.ToCard, Error: p.Errors.At("to.mac"), Attrs: with(plainText, "first NIC")}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toCard", Label: "NIC or address", Value: p.ToNIC, Error: p.Errors.At("to.mac"), Attrs: withPlaceholder(plainText, "first NIC")}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -85,7 +85,7 @@ func Test(p TestPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "protocol", Label: "Protocol", Value: p.Protocol, Error: p.Errors.At("protocol")}, packets).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "protocol", Label: "Protocol", Value: p.Protocol, Error: p.Errors.At("protocol")}, testProtocols).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -137,7 +137,7 @@ func Test(p TestPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Answer != nil {
-			templ_7745c5c3_Err = answer(*p.Answer).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = testResult(*p.Answer).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -150,7 +150,7 @@ func Test(p TestPage) templ.Component {
 	})
 }
 
-func answer(a fleet.PassAnswer) templ.Component {
+func testResult(a fleet.PassAnswer) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -196,11 +196,11 @@ func answer(a fleet.PassAnswer) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = side("out of", a.From).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = testSide("out of", a.From).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = side("into", a.To).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = testSide("into", a.To).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -212,7 +212,7 @@ func answer(a fleet.PassAnswer) templ.Component {
 	})
 }
 
-func side(word string, s fleet.PassSide) templ.Component {
+func testSide(word string, s fleet.PassSide) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -389,7 +389,7 @@ func side(word string, s fleet.PassSide) templ.Component {
 }
 
 // first is the first error of the fields.
-func first(e kit.Errors, fields ...string) string {
+func firstError(e kit.Errors, fields ...string) string {
 	for _, f := range fields {
 		if text := e.At(f); text != "" {
 			return text
@@ -398,7 +398,7 @@ func first(e kit.Errors, fields ...string) string {
 	return ""
 }
 
-func with(a templ.Attributes, placeholder string) templ.Attributes {
+func withPlaceholder(a templ.Attributes, placeholder string) templ.Attributes {
 	out := templ.Attributes{"placeholder": placeholder}
 	for k, v := range a {
 		out[k] = v

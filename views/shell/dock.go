@@ -15,7 +15,7 @@ type Dock struct {
 
 // trigger is the htmx trigger of the frame's live parts. A quiet frame has no content in these parts yet, so they load
 // immediately.
-func (f Frame) trigger(every string) string {
+func (f Frame) liveTrigger(every string) string {
 	if f.Quiet {
 		return "load, poke, every " + every
 	}

@@ -35,7 +35,7 @@ type Frame struct {
 func (f Frame) May(r policy.Permission) bool { return policy.May(f.Actor, r, "") }
 
 // user marks the page with the signed-in user.
-func (f Frame) user() templ.Attributes {
+func (f Frame) userAttrs() templ.Attributes {
 	if f.Actor.UserID == "" {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (f Frame) projectName() string {
 }
 
 // CutByProject reports whether the page at path is a list with a project filter.
-func CutByProject(path string) bool {
-	t, _ := fleet.Listed(strings.TrimPrefix(path, "/"))
-	return t.Path == path && t.ByProject()
+func HasProjectFilter(path string) bool {
+	t, _ := fleet.ResourceByPlural(strings.TrimPrefix(path, "/"))
+	return t.Path == path && t.FilterableByProject()
 }

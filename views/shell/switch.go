@@ -17,9 +17,9 @@ type Switcher struct {
 }
 
 // mostChoices is how many projects the switcher shows at once.
-const mostChoices = 100
+const maxProjectsShown = 100
 
-func (s Switcher) shown() []fleet.Project { return s.Projects[:min(len(s.Projects), mostChoices)] }
+func (s Switcher) shown() []fleet.Project { return s.Projects[:min(len(s.Projects), maxProjectsShown)] }
 
 // address is the address of the switcher itself.
 func (s Switcher) address() string {
@@ -31,7 +31,7 @@ func (s Switcher) address() string {
 }
 
 // to is the address of the current list filtered by project, or else of the project's VMs.
-func (s Switcher) to(id fleet.ProjectID) string {
+func (s Switcher) projectPath(id fleet.ProjectID) string {
 	l := s.Back
 	if l.Path == "" {
 		l = kit.Link{Path: "/vms", Query: url.Values{}}
@@ -41,7 +41,7 @@ func (s Switcher) to(id fleet.ProjectID) string {
 
 func (f Frame) switcher() Switcher {
 	s := Switcher{Project: f.Project}
-	if CutByProject(f.Path) {
+	if HasProjectFilter(f.Path) {
 		s.Back = kit.Link{Path: f.Path, Query: f.Query}
 	}
 	return s

@@ -322,7 +322,7 @@ func SwitchLinks(s Switcher) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-		} else if more := len(s.Projects) - mostChoices; more > 0 {
+		} else if more := len(s.Projects) - maxProjectsShown; more > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<p class=\"state small\">And ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -371,9 +371,9 @@ func switchLink(s Switcher, id fleet.ProjectID, name, count string) templ.Compon
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var18 templ.SafeURL
-		templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(s.to(id)))
+		templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(s.projectPath(id)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `shell/switch.templ`, Line: 66, Col: 32}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `shell/switch.templ`, Line: 66, Col: 41}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 		if templ_7745c5c3_Err != nil {

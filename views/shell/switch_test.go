@@ -17,7 +17,7 @@ func TestProjectPickerStaysOnList(t *testing.T) {
 	} {
 		query, _ := url.ParseQuery(c.query)
 		f := Frame{Path: c.path, Query: query}
-		if got := f.switcher().to(fleet.ProjectID(c.project)); got != c.want {
+		if got := f.switcher().projectPath(fleet.ProjectID(c.project)); got != c.want {
 			t.Errorf("from %s?%s: %s, not %s", c.path, c.query, got, c.want)
 		}
 	}

@@ -51,10 +51,10 @@ const lazyKeys = "vms"
 
 // liveKeys are the wake-up keys of an expanded row: its object's own key, and for a host also "vms".
 func (i *TreeItem) liveKeys() string {
-	switch t, _ := fleet.Worded(i.Kind); {
+	switch t, _ := fleet.ResourceByLabel(i.Kind); {
 	case t.Key == fleet.TypeHost:
 		return i.Key + " vms"
-	case t.Each && t.Key != fleet.TypeVM:
+	case t.FollowsOwnKey && t.Key != fleet.TypeVM:
 		return i.Key
 	}
 	return lazyKeys
@@ -63,7 +63,7 @@ func (i *TreeItem) liveKeys() string {
 // menu is the address of the row's menu. A page has a hundred rows, so the part equal to the row's key is shortened to
 // "*".
 func (i *TreeItem) menu() string {
-	if t, _ := fleet.Worded(i.Kind); t.Each && i.ID != "" {
+	if t, _ := fleet.ResourceByLabel(i.Kind); t.FollowsOwnKey && i.ID != "" {
 		menu := views.MenuPath(t.Key, i.ID)
 		if before, own := strings.CutSuffix(menu, "/"+strings.Replace(i.Key, ":", "/", 1)); own {
 			return before + "/*"
@@ -74,22 +74,22 @@ func (i *TreeItem) menu() string {
 }
 
 func (i *TreeItem) href() string {
-	switch t, _ := fleet.Worded(i.Kind); {
+	switch t, _ := fleet.ResourceByLabel(i.Kind); {
 	case i.HostID != "" && i.ID != "": // discovered
-		return views.FoundPath(fleet.HostID(i.HostID), fleet.VMID(i.ID))
+		return views.DiscoveredPath(fleet.HostID(i.HostID), fleet.VMID(i.ID))
 	case t.Key == fleet.TypeDiscovered:
-		return views.TabPath(fleet.TypeVM.Is().Path, "found")
+		return views.TabPath(fleet.TypeVM.Info().Path, "found")
 	case t.Key == fleet.TypeProject:
-		return views.CutPath(fleet.TypeVM, fleet.ProjectID(i.ID))
+		return views.ProjectListPath(fleet.TypeVM, fleet.ProjectID(i.ID))
 	case t.Path != "":
-		return t.At(i.ID)
+		return t.PagePath(i.ID)
 	case i.Kind == "storage":
-		return fleet.TypePool.Is().Path
+		return fleet.TypePool.Info().Path
 	}
-	return fleet.TypeVM.Is().Path
+	return fleet.TypeVM.Info().Path
 }
 
-func hereIn(here []string, key string) bool { return len(here) > 0 && here[len(here)-1] == key }
+func isHere(here []string, key string) bool { return len(here) > 0 && here[len(here)-1] == key }
 
 // TreeViewsOf are the names of the tree views that the actor may see.
 func TreeViewsOf(a fleet.Actor) []string {

@@ -52,7 +52,7 @@ func tableOf(l *kit.List, id string, tasks []fleet.Task, none templ.Component) k
 func Table(id string, tasks []fleet.Task, target bool) templ.Component {
 	shown := Columns.Chosen(kit.Link{})
 	if !slices.ContainsFunc(tasks, func(j fleet.Task) bool { return j.HostName != "" }) {
-		shown = shown.Hostless()
+		shown = shown.WithoutHost()
 	}
 	if !target {
 		shown = slices.DeleteFunc(shown, func(c kit.Column) bool { return c.Key == "target" })

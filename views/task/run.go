@@ -8,7 +8,7 @@ import (
 )
 
 // ranWords describes the program's arguments by their number, since the portal does not store them.
-func ranWords(r fleet.GuestRun) string {
+func argumentsText(r fleet.GuestRun) string {
 	if r.Args == 0 {
 		return ""
 	}
@@ -16,7 +16,7 @@ func ranWords(r fleet.GuestRun) string {
 }
 
 // endLook is the icon, CSS class and text for the exit of a program.
-func endLook(o fleet.GuestOutput) (icon, tone, word string) {
+func exitLook(o fleet.GuestOutput) (icon, tone, word string) {
 	switch {
 	case o.Signal != 0:
 		return "circle-x", "bad", "Ended by signal " + strconv.Itoa(o.Signal)

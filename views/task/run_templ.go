@@ -14,7 +14,7 @@ import (
 )
 
 // ran shows a program that ran in a guest, with its output.
-func ran(p Page) templ.Component {
+func guestRun(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -57,7 +57,7 @@ func ran(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if words := ranWords(*p.Run); words != "" {
+			if words := argumentsText(*p.Run); words != "" {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<span class=\"muted\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -94,7 +94,7 @@ func ran(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if o := p.Run.Output; o != nil {
-				icon, tone, word := endLook(*o)
+				icon, tone, word := exitLook(*o)
 				templ_7745c5c3_Err = kit.Icon(icon, tone).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -128,7 +128,7 @@ func ran(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if o := p.Run.Output; o != nil {
-				templ_7745c5c3_Err = wrote("Output", o.Stdout, o.StdoutCut).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = outputSection("Output", o.Stdout, o.StdoutCut).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -136,7 +136,7 @@ func ran(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = wrote("Errors", o.Stderr, o.StderrCut).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = outputSection("Errors", o.Stderr, o.StderrCut).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -145,12 +145,12 @@ func ran(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if p.RunWhy != "" {
+		} else if p.RunHidden != "" {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<div class=\"card\" id=\"guest-run\"><header><h2>In the guest</h2></header>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Empty("terminal", "No output", p.RunWhy).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("terminal", "No output", p.RunHidden).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -163,7 +163,7 @@ func ran(p Page) templ.Component {
 	})
 }
 
-func wrote(title, text string, cut bool) templ.Component {
+func outputSection(title, text string, cut bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

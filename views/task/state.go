@@ -29,7 +29,7 @@ func StepsText(s fleet.Steps) string {
 	return strings.Join(parts, " · ")
 }
 
-func look(s fleet.JobState) (t, icon, word string) {
+func stateLook(s fleet.JobState) (t, icon, word string) {
 	switch s {
 	case fleet.JobQueued:
 		return "", "clock", "Waiting"
@@ -46,7 +46,7 @@ func look(s fleet.JobState) (t, icon, word string) {
 }
 
 // toneOf is the CSS class of texts about a task in the state.
-func toneOf(s fleet.JobState) string {
+func stateClass(s fleet.JobState) string {
 	switch s {
 	case fleet.JobFailed:
 		return "bad"

@@ -32,7 +32,7 @@ func (p Page) tabs() []kit.Tab {
 		{fleet.JobQueued, s.Queued}, {fleet.JobRunning, s.Running}, {fleet.JobDone, s.Done}, {fleet.JobFailed, s.Failed}, {fleet.JobUnknown, s.Unknown}, {fleet.JobCancelled, s.Cancelled},
 	} {
 		key := "state:" + string(x.state)
-		tone, _, word := look(x.state)
+		tone, _, word := stateLook(x.state)
 		if x.n > 0 || here == key {
 			tabs = append(tabs, kit.Tab{Key: key, Text: word, Count: strconv.Itoa(x.n), Severity: tone})
 		}

@@ -17,7 +17,7 @@ import (
 
 var plainText = templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
 
-func facts(f Form, wrap templ.Attributes) templ.Component {
+func osFields(f Form, wrap templ.Attributes) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -71,7 +71,7 @@ func facts(f Form, wrap templ.Attributes) templ.Component {
 }
 
 // Make is the form that creates a template, or a new version of a template, from a VM.
-func Make(f Form) templ.Component {
+func Create(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -116,15 +116,15 @@ func Make(f Form) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				if f.why() != "" {
+				if f.whyNot() != "" {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<p class=\"wrap\"><strong>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var5 string
-					templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(f.why())
+					templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(f.whyNot())
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 27, Col: 37}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 27, Col: 40}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 					if templ_7745c5c3_Err != nil {
@@ -171,7 +171,7 @@ func Make(f Form) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if f.hasImages() {
-						templ_7745c5c3_Err = kit.SelectField(f.field("disks", kit.Field{Label: "Disks", Value: way(f.In.OfImages), Hint: f.wayWhy()}), f.ways()).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.SelectField(f.field("disks", kit.Field{Label: "Disks", Value: disksValue(f.In.OfImages), Hint: f.diskHint()}), f.diskOptions()).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -198,7 +198,7 @@ func Make(f Form) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = facts(f, templ.Attributes{"data-show-when": "to="}).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = osFields(f, templ.Attributes{"data-show-when": "to="}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -225,7 +225,7 @@ func Make(f Form) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Make a template of " + f.VM.Name, Action: views.VMPath(f.VM.ID, "template"), Button: "Make template", Why: f.why(), Back: views.VMPath(f.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Make a template of " + f.VM.Name, Action: views.VMPath(f.VM.ID, "template"), Button: "Make template", Why: f.whyNot(), Back: views.VMPath(f.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -340,7 +340,7 @@ func Edit(f Form) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = facts(f, nil).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = osFields(f, nil).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -432,9 +432,9 @@ func Delete(f Form) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var17 string
-				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(f.files(), "image"))
+				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(f.ownImages(), "image"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 69, Col: 134}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 69, Col: 138}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 				if templ_7745c5c3_Err != nil {
@@ -467,7 +467,7 @@ func Delete(f Form) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = typed(f).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = confirmName(f).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -538,9 +538,9 @@ func DeleteVersion(f Form) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var22 string
-				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(f.files(), "image"))
+				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(f.ownImages(), "image"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 82, Col: 78}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 82, Col: 82}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 				if templ_7745c5c3_Err != nil {
@@ -573,13 +573,13 @@ func DeleteVersion(f Form) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = typed(f).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = confirmName(f).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete version " + strconv.Itoa(f.Version.Number) + " of " + f.Template.Name + "?", Action: deleteAt(f), Button: "Delete version", Danger: true, Why: kit.WhyNot(f.Version.Allows(fleet.ActDelete)), Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var21), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete version " + strconv.Itoa(f.Version.Number) + " of " + f.Template.Name + "?", Action: deleteVersionPath(f), Button: "Delete version", Danger: true, Why: kit.WhyNot(f.Version.Allows(fleet.ActDelete)), Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var21), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -593,7 +593,7 @@ func DeleteVersion(f Form) templ.Component {
 	})
 }
 
-func typed(f Form) templ.Component {
+func confirmName(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -670,14 +670,14 @@ func typed(f Form) templ.Component {
 	})
 }
 
-func way(ofImages bool) string {
+func disksValue(ofImages bool) string {
 	if ofImages {
 		return "images"
 	}
 	return ""
 }
 
-func deleteAt(f Form) string {
+func deleteVersionPath(f Form) string {
 	return kit.Link{Path: views.TemplatePath(f.Template.ID, "versions", "delete")}.With("version", string(f.Version.ID)).String()
 }
 

@@ -73,7 +73,7 @@ func (p Page) tabs() []kit.Tab {
 // Tabs are the keys of the template page's tabs; the first tab is the default.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
-func (p Page) infra() bool      { return policy.May(p.Actor, policy.InfraSee, "") }
+func (p Page) seesHosts() bool      { return policy.May(p.Actor, policy.InfraSee, "") }
 func (p Page) mayPublish() bool { return policy.May(p.Actor, policy.InfraChange, "") }
 
 func (p Page) path(below ...string) string { return views.TemplatePath(p.Template.ID, below...) }
@@ -103,7 +103,7 @@ func (p Page) pool(id fleet.PoolID) string {
 }
 
 // NewVMAt is the address of the form of a new VM from a template version; with version empty, from the newest version.
-func NewVMAt(id fleet.TemplateID, version fleet.TemplateVersionID) string {
+func NewVMPath(id fleet.TemplateID, version fleet.TemplateVersionID) string {
 	at := kit.Link{Path: "/vms/new"}.With("template", string(id))
 	if version != "" {
 		at = at.With("version", string(version))
@@ -114,11 +114,11 @@ func NewVMAt(id fleet.TemplateID, version fleet.TemplateVersionID) string {
 // Acts are the actions on a template.
 func Acts(a fleet.Actor, v fleet.TemplateView) []kit.Act {
 	path := views.TemplatePath(v.ID)
-	states := policy.OfferTemplate(a, v.ProjectID, v.Actions())
+	states := policy.RestrictTemplateActions(a, v.ProjectID, v.Actions())
 	remove := kit.Act{Icon: "trash-2", Word: "Delete template", Href: path + "/delete", Dialog: true, Danger: true}.As(states, fleet.ActDelete)
 	return []kit.Act{
 		{Icon: "copy", Word: "Open", Href: path},
-		kit.Act{Icon: "plus", Word: "New VM from this template", Href: NewVMAt(v.ID, "")}.As(states, fleet.ActNewVM),
+		kit.Act{Icon: "plus", Word: "New VM from this template", Href: NewVMPath(v.ID, "")}.As(states, fleet.ActNewVM),
 		kit.Act{Icon: "globe", Word: "Publish", Href: views.TabPath(path, "grants")}.As(states, fleet.ActPublish),
 		kit.Act{Icon: "pencil", Word: "Edit", Href: path + "/edit", Dialog: true}.As(states, fleet.ActEdit),
 		remove,
@@ -127,14 +127,14 @@ func Acts(a fleet.Actor, v fleet.TemplateView) []kit.Act {
 
 // versionActs are the actions on one template version.
 func (p Page) versionActs(v fleet.TemplateVersion) []kit.Act {
-	send := func(to string) []kit.Sent {
-		return []kit.Sent{{Name: "version", Value: string(v.ID)}, {Name: "deprecated", Value: to}}
+	send := func(to string) []kit.FormValue {
+		return []kit.FormValue{{Name: "version", Value: string(v.ID)}, {Name: "deprecated", Value: to}}
 	}
-	out := []kit.Act{kit.Act{Icon: "plus", Word: "New VM from this template", Href: NewVMAt(p.Template.ID, v.ID)}.As(v.Actions, fleet.ActNewVM)}
+	out := []kit.Act{kit.Act{Icon: "plus", Word: "New VM from this template", Href: NewVMPath(p.Template.ID, v.ID)}.As(v.Actions, fleet.ActNewVM)}
 	if v.DeprecatedAt == nil {
 		out = append(out, kit.Act{
 			Icon: "circle-x", Word: "Deprecate", Post: p.path("deprecate"), Send: send("yes"), Back: p.Link.String(),
-			Sure: "Deprecate version " + strconv.Itoa(v.Number) + "? No new VM can be created from this version. Existing VMs do not change.",
+			Confirm: "Deprecate version " + strconv.Itoa(v.Number) + "? No new VM can be created from this version. Existing VMs do not change.",
 		}.As(v.Actions, fleet.ActDeprecate))
 	} else {
 		out = append(out, kit.Act{Icon: "eye", Word: "Offer again", Post: p.path("deprecate"), Send: send(""), Back: p.Link.String()}.As(v.Actions, fleet.ActOffer))
@@ -145,23 +145,23 @@ func (p Page) versionActs(v fleet.TemplateVersion) []kit.Act {
 }
 
 // part is a field of the spec that differs from a new VM's default.
-type part struct{ label, words string }
+type specField struct{ label, words string }
 
-func parts(s fleet.VMSpec) []part {
-	var out []part
-	for _, f := range fleet.Parts() {
+func changedFields(s fleet.VMSpec) []specField {
+	var out []specField
+	for _, f := range fleet.OptionalFields() {
 		if !f.Default(s) {
-			out = append(out, part{f.Input.Label, f.Words(s)})
+			out = append(out, specField{f.Input.Label, f.Words(s)})
 		}
 	}
 	return out
 }
 
-func memory(s fleet.VMSpec) string { return kit.Bytes(int64(s.MemoryMiB) << 20) }
+func memoryText(s fleet.VMSpec) string { return kit.Bytes(int64(s.MemoryMiB) << 20) }
 
 // nicText describes a NIC in words.
 func nicText(n fleet.NIC) string {
-	_, name := n.On()
+	_, name := n.NetworkKindAndName()
 	if n.PortGroup != "" {
 		name += ", port group " + n.PortGroup
 	}
@@ -172,7 +172,7 @@ func nicText(n fleet.NIC) string {
 }
 
 // others counts the VMs of projects that the reader may not see.
-func others(v fleet.TemplateVersion) string {
+func otherVMsText(v fleet.TemplateVersion) string {
 	text := kit.Count(v.Others, "VM") + " of other projects"
 	if v.OthersLinked > 0 {
 		text += ", " + strconv.Itoa(v.OthersLinked) + " linked"
@@ -184,7 +184,7 @@ func others(v fleet.TemplateVersion) string {
 const shownVMs = 12
 
 var copyLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
-	fleet.CopyReady: {"ok", "circle-check", "Ready"}, fleet.CopyUnverified: {"warn", "circle-dashed", "Not verified"}, fleet.CopyComing: {"info", "clock", "Being created"},
+	fleet.CopyReady: {"ok", "circle-check", "Ready"}, fleet.CopyUnverified: {"warn", "circle-dashed", "Not verified"}, fleet.CopyInProgress: {"info", "clock", "Being created"},
 	fleet.CopyChanged: {"bad", "circle-x", "Changed"}, fleet.CopyMissing: {"bad", "circle-x", "Missing"}, fleet.CopyUnknown: {"unknown", "circle-dashed", "Unknown"},
 }
 
@@ -208,12 +208,12 @@ func grantName(g fleet.ImageGrant) string {
 func (p Page) grantActs(g fleet.ImageGrant) []kit.Act {
 	return []kit.Act{{
 		Icon: "trash-2", Word: "Withdraw; VMs created from it stay", Danger: true, Post: p.path("grants"), Into: "#grants",
-		Send: []kit.Sent{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
+		Send: []kit.FormValue{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
 	}}
 }
 
 // In holds the values that a person typed in a template form.
-type In struct {
+type FormValues struct {
 	Name, Description, Family, System, Release, Arch string
 	To, Note, Confirm                                string // To: the template that gets a new version; empty: a new template
 	OfImages                                         bool
@@ -224,7 +224,7 @@ type Form struct {
 	Template fleet.TemplateView
 	Version  *fleet.TemplateVersion // version to delete
 	VM       fleet.VMView           // source VM of a new template
-	In       In
+	In       FormValues
 	Errors   kit.Errors
 	Own      []fleet.TemplateView // templates of the VM's project that can get a new version
 }
@@ -243,7 +243,7 @@ func (f Form) back() string { return views.TemplatePath(f.Template.ID) }
 
 // why is the reason why no template can be created from the VM, neither from copies of the disks nor from their images;
 // empty: possible.
-func (f Form) why() string {
+func (f Form) whyNot() string {
 	ok, why := f.VM.AllowsTemplate()
 	if images, _ := f.VM.AllowsTemplateOfImages(); ok || images {
 		return ""
@@ -252,17 +252,17 @@ func (f Form) why() string {
 }
 
 // ways are the choices for the disks of a new version.
-func (f Form) ways() []kit.Option {
+func (f Form) diskOptions() []kit.Option {
 	return []kit.Option{{Text: "Copies of the disks as they are now"}, {Value: "images", Text: "The images of the disks"}}
 }
 
 // wayWhy is the hint for the choice of disks: why the disks cannot be copied now, or that the VM can run during the
 // copy.
-func (f Form) wayWhy() string {
+func (f Form) diskHint() string {
 	if ok, why := f.VM.AllowsTemplate(); !ok {
 		return "The disks cannot be copied now: " + why
 	}
-	if f.VM.CopiedFromSnapshot() {
+	if f.VM.NeedsTemporarySnapshot() {
 		return "Copies are made from a temporary snapshot, so the VM can run meanwhile."
 	}
 	return ""
@@ -289,7 +289,7 @@ var families = func() []kit.Option {
 	return out
 }()
 
-func (f Form) files() int {
+func (f Form) ownImages() int {
 	n := 0
 	for _, v := range f.Template.Versions {
 		if f.Version != nil && v.ID != f.Version.ID {

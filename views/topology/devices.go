@@ -10,15 +10,15 @@ import (
 )
 
 // devicesDrawn is how many devices of a host one picture shows.
-const devicesDrawn = 48
+const maxDevices = 48
 
 // wiring holds a host's reported network devices.
 type wiring struct {
 	host   fleet.HostID
 	prefix string // prefix of node ids
 	nics   []fleet.HostNIC
-	heard  bool // the host is online, so its report is current
-	looked bool // the device list is complete, so a device that is not listed does not exist
+	online  bool // the host is online, so its report is current
+	complete bool // the device list is complete, so a device that is not listed does not exist
 }
 
 func (w wiring) id(name string) string { return w.prefix + "dev:" + name }
@@ -42,7 +42,7 @@ func (w wiring) below(n fleet.HostNIC) (out []fleet.HostNIC) {
 }
 
 // deepest is the maximum depth of stacked devices: physical NICs, bonds, VLANs, bridges, and VLANs on bridges.
-const deepest = 5
+const maxDepth = 5
 
 // depths is each device's distance from the physical NICs. All bridges share one depth, except bridges on a VLAN of
 // another bridge.
@@ -68,14 +68,14 @@ func (w wiring) depths() map[string]int {
 	}
 	bridges := 1
 	for _, n := range w.nics {
-		if d, bridged := of(n, 0, deepest); !bridged {
+		if d, bridged := of(n, 0, maxDepth); !bridged {
 			bridges = max(bridges, d+1)
 		}
 	}
 	out := map[string]int{}
 	for _, n := range w.nics {
-		d, _ := of(n, bridges, deepest)
-		out[n.Name] = min(d, deepest)
+		d, _ := of(n, bridges, maxDepth)
+		out[n.Name] = min(d, maxDepth)
 	}
 	return out
 }
@@ -97,12 +97,12 @@ var deviceKinds = map[string]struct{ icon, one, many string }{
 func (w wiring) device(n fleet.HostNIC, column int) Node {
 	kind := deviceKinds[n.Kind]
 	out := Node{
-		ID: w.id(n.Name), Column: column, Name: n.Name, Kind: kind.one, Icon: cmp.Or(kind.icon, "ethernet-port"), Detail: rate(n.SpeedMbps),
+		ID: w.id(n.Name), Column: column, Name: n.Name, Kind: kind.one, Icon: cmp.Or(kind.icon, "ethernet-port"), Detail: speedText(n.SpeedMbps),
 		Href: views.TabPath(views.HostPath(w.host), "hardware"),
 	}
-	out.Severity, out.Word, out.Says = w.state(n)
+	out.Severity, out.Word, out.Explanation = w.state(n)
 	if n.Agent {
-		out.Detail = joined(out.Detail, "agent connection")
+		out.Detail = joinText(out.Detail, "agent connection")
 	}
 	if n.Kind == "bond" {
 		up, all := 0, 0
@@ -112,7 +112,7 @@ func (w wiring) device(n fleet.HostNIC, column int) Node {
 			}
 		}
 		if out.Detail = strconv.Itoa(up) + " of " + strconv.Itoa(all) + " ports up"; up < all && out.Severity == fleet.SeverityOK {
-			out.Severity, out.Word, out.Says = fleet.SeverityWarn, "Degraded", "The bond "+n.Name+" has lost "+strconv.Itoa(all-up)+" of its "+strconv.Itoa(all)+" ports."
+			out.Severity, out.Word, out.Explanation = fleet.SeverityWarn, "Degraded", "The bond "+n.Name+" has lost "+strconv.Itoa(all-up)+" of its "+strconv.Itoa(all)+" ports."
 		}
 	}
 	return out
@@ -120,7 +120,7 @@ func (w wiring) device(n fleet.HostNIC, column int) Node {
 
 func (w wiring) state(n fleet.HostNIC) (tone fleet.Severity, word, says string) {
 	switch {
-	case !w.heard:
+	case !w.online:
 		return fleet.SeverityUnknown, "Unknown", ""
 	case n.Up:
 		return fleet.SeverityOK, "Up", ""
@@ -145,7 +145,7 @@ func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
 		}
 	}
 	more := 0
-	if len(shown) > devicesDrawn {
+	if len(shown) > maxDevices {
 		idle := func(n fleet.HostNIC) int {
 			if w.inUse(n) || needed[n.Name] {
 				return 0
@@ -153,9 +153,9 @@ func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
 			return 1
 		}
 		slices.SortStableFunc(shown, func(a, b fleet.HostNIC) int { return cmp.Compare(idle(a), idle(b)) })
-		more, shown = len(shown)-devicesDrawn, shown[:devicesDrawn]
+		more, shown = len(shown)-maxDevices, shown[:maxDevices]
 	}
-	kinds := make([][]string, deepest+1)
+	kinds := make([][]string, maxDepth+1)
 	for _, n := range shown {
 		c := depth[n.Name]
 		columns = max(columns, c+1)
@@ -173,18 +173,18 @@ func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
 	}
 	for c := range columns {
 		slices.Sort(kinds[c])
-		g.Columns = append(g.Columns, list(kinds[c]))
+		g.Columns = append(g.Columns, joinWords(kinds[c]))
 	}
 	for _, n := range shown {
 		for _, b := range w.below(n) {
-			g.join(Edge{From: w.id(b.Name), To: w.id(n.Name), Severity: w.through(b), Says: b.Name + " – " + n.Name})
+			g.addEdge(Edge{From: w.id(b.Name), To: w.id(n.Name), Severity: w.lineSeverity(b), Description: b.Name + " – " + n.Name})
 		}
 	}
 	return columns
 }
 
 // through is the severity of a line that starts at the device.
-func (w wiring) through(n fleet.HostNIC) fleet.Severity {
+func (w wiring) lineSeverity(n fleet.HostNIC) fleet.Severity {
 	tone, _, _ := w.state(n)
 	return tone
 }

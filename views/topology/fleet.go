@@ -17,10 +17,10 @@ const (
 // Measures of the fleet's picture: a row for each host, a rail for each network.
 const (
 	railGap  = 40
-	rowHigh  = 52
-	railHead = 132 // for the slanted network names
+	rowHeight  = 52
+	railTop = 132 // for the slanted network names
 	railLeft = boxWidth + 36
-	railEnd  = 110 // right of the last rail, for its name
+	railRight  = 110 // right of the last rail, for its name
 )
 
 // Rail is a network, drawn as a vertical line.
@@ -55,10 +55,10 @@ type Rails struct {
 }
 
 // OfFleet lays out hosts as rows and networks as rails, in the given order.
-func OfFleet(in fleet.NetworkGrid) Rails {
-	out := Rails{W: railLeft + len(in.Networks.Items)*railGap + railEnd, H: railHead + len(in.Hosts.Items)*rowHigh + margin}
+func FleetPicture(in fleet.NetworkGrid) Rails {
+	out := Rails{W: railLeft + len(in.Networks.Items)*railGap + railRight, H: railTop + len(in.Hosts.Items)*rowHeight + margin}
 	for i, n := range in.Networks.Items {
-		r := Rail{Network: n, Name: fit(n.Name, 12, railHead), X: railLeft + i*railGap + railGap/2, Severity: fleet.SeverityOK}
+		r := Rail{Network: n, Name: fit(n.Name, 12, railTop), X: railLeft + i*railGap + railGap/2, Severity: fleet.SeverityOK}
 		switch t := n.Health.SeverityCounts; {
 		case t.Bad > 0:
 			r.Severity = fleet.SeverityBad
@@ -74,7 +74,7 @@ func OfFleet(in fleet.NetworkGrid) Rails {
 		out.Rails = append(out.Rails, r)
 	}
 	for i, h := range in.Hosts.Items {
-		row := Row{Box: Box{hostNode(h), margin, railHead + i*rowHigh, boxWidth, boxHeight}}
+		row := Row{Box: Box{hostNode(h), margin, railTop + i*rowHeight, boxWidth, boxHeight}}
 		row.Y = row.Box.Y + boxHeight/2
 		for k := range out.Rails {
 			r := &out.Rails[k]
@@ -83,7 +83,7 @@ func OfFleet(in fleet.NetworkGrid) Rails {
 				continue
 			}
 			if r.Y1 == 0 {
-				r.Y1 = railHead - 8
+				r.Y1 = railTop - 8
 			}
 			r.Y2, row.X2 = row.Y, r.X
 			tap := Tap{X: r.X, Y: row.Y, Severity: status.State.Severity(), Href: views.TabPath(views.HostPath(h.ID), "topology")}
@@ -111,7 +111,7 @@ func hostNode(h fleet.HostView) Node {
 	if h.Phase != fleet.HostOnline || h.Status == nil {
 		return out
 	}
-	w := wiring{host: h.ID, nics: h.Status.Inventory.NICs, heard: true}
+	w := wiring{host: h.ID, nics: h.Status.Inventory.NICs, online: true}
 	lost := 0
 	for _, n := range w.nics {
 		if tone, _, _ := w.state(n); tone == fleet.SeverityBad {
@@ -133,16 +133,16 @@ func (r Row) line() fleet.Severity {
 }
 
 // on lists the host's networks whose status on the host fulfils is.
-func on(in fleet.NetworkGrid, h fleet.HostView, is func(fleet.NetworkHostStatus) bool) (out []Node) {
+func networksOn(in fleet.NetworkGrid, h fleet.HostView, is func(fleet.NetworkHostStatus) bool) (out []Node) {
 	for _, n := range in.Networks.Items {
 		if c, ok := in.Statuses[fleet.NetworkOn{Network: n.ID, Host: h.ID}]; ok && is(c) {
-			out = append(out, Node{Name: n.Name + wordIf(c)})
+			out = append(out, Node{Name: n.Name + stateSuffix(c)})
 		}
 	}
 	return out
 }
 
-func wordIf(c fleet.NetworkHostStatus) string {
+func stateSuffix(c fleet.NetworkHostStatus) string {
 	switch {
 	case c.Leaving:
 		return " (being released)"
@@ -152,5 +152,5 @@ func wordIf(c fleet.NetworkHostStatus) string {
 	return " (" + stateWords[c.State] + ")"
 }
 
-func well(c fleet.NetworkHostStatus) bool   { return c.State == fleet.NetworkActive && !c.Leaving }
-func unwell(c fleet.NetworkHostStatus) bool { return !well(c) }
+func isHealthy(c fleet.NetworkHostStatus) bool   { return c.State == fleet.NetworkActive && !c.Leaving }
+func isUnhealthy(c fleet.NetworkHostStatus) bool { return !isHealthy(c) }

@@ -18,16 +18,16 @@ type Node struct {
 	Detail   string // an additional line
 	Severity fleet.Severity
 	Word     string // state in one word
-	Says     string // full text of the fault; empty: none
+	Explanation     string // full text of the fault; empty: none
 	Href     string // empty: no page
-	Mine     bool   // the object that the picture is about
+	IsSubject     bool   // the object that the picture is about
 }
 
 // Edge connects two nodes.
 type Edge struct {
 	From, To string
 	Severity fleet.Severity
-	Says     string // description of the connection or of its fault
+	Description     string // description of the connection or of its fault
 }
 
 // Graph is the content of a picture. Columns are the column headers, from left to right.
@@ -48,7 +48,7 @@ func (g *Graph) node(id string) *Node {
 func (g *Graph) add(n Node) { g.Nodes = append(g.Nodes, n) }
 
 // join adds an edge. Of two edges between the same nodes, the worse one stays.
-func (g *Graph) join(e Edge) {
+func (g *Graph) addEdge(e Edge) {
 	for i, x := range g.Edges {
 		if x.From == e.From && x.To == e.To {
 			if e.rank() > x.rank() {
@@ -64,7 +64,7 @@ func (g *Graph) join(e Edge) {
 func (g Graph) Faults() (out []Node) {
 	for _, tone := range []fleet.Severity{fleet.SeverityBad, fleet.SeverityWarn} {
 		for _, n := range g.Nodes {
-			if n.Severity == tone && n.Says != "" {
+			if n.Severity == tone && n.Explanation != "" {
 				out = append(out, n)
 			}
 		}
@@ -73,7 +73,7 @@ func (g Graph) Faults() (out []Node) {
 }
 
 // Beside are the neighbours of a node, to the left and to the right.
-func (g Graph) Beside(id string) (left, right []Node) {
+func (g Graph) Neighbours(id string) (left, right []Node) {
 	for _, e := range g.Edges {
 		from, to := g.node(e.From), g.node(e.To)
 		switch {

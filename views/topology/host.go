@@ -15,16 +15,16 @@ type hostGraph struct {
 	wiring
 	in       fleet.HostTopology
 	now      time.Time
-	sees     bool // the host's report about networks and VMs is current
+	current     bool // the host's report about networks and VMs is current
 	networks int  // column of the networks
 }
 
 // OfHost is the network picture of one host: its devices, their networks, and the VMs on the networks.
-func OfHost(in fleet.HostTopology, now time.Time) Graph {
+func HostGraph(in fleet.HostTopology, now time.Time) Graph {
 	h := in.Host
-	g := &hostGraph{in: in, now: now, sees: fleet.Fresh(h.LookedAt, now), wiring: wiring{host: h.ID, heard: fleet.Fresh(h.SeenAt, now)}}
+	g := &hostGraph{in: in, now: now, current: fleet.Fresh(h.InventoryAt, now), wiring: wiring{host: h.ID, online: fleet.Fresh(h.SeenAt, now)}}
 	if h.Status != nil {
-		g.nics, g.looked = h.Status.Inventory.NICs, h.Status.Inventory.NICsLooked
+		g.nics, g.complete = h.Status.Inventory.NICs, h.Status.Inventory.NICsCurrent
 	}
 	needed := map[string]bool{}
 	for _, n := range in.Networks {
@@ -38,16 +38,16 @@ func OfHost(in fleet.HostTopology, now time.Time) Graph {
 	}
 	g.Columns = append(g.Columns, "Networks", "Port groups", "VMs")
 	for _, n := range in.Networks {
-		g.network(n)
+		g.addNetwork(n)
 	}
 	for _, v := range in.VMs {
 		node := vmNode(v)
-		g.guest(node, v.Phase, nicsOf(v.Spec.NICs, nics(v.Status)))
+		g.addVM(node, v.Phase, nicsOf(v.Spec.NICs, nics(v.Status)))
 	}
 	for _, f := range in.Discovered {
-		node := guest("found:"+string(f.ID), f.Name, views.FoundPath(f.HostID, f.ID), f.Phase, &f.Status)
+		node := guestNode("found:"+string(f.ID), f.Name, views.DiscoveredPath(f.HostID, f.ID), f.Phase, &f.Status)
 		node.Kind = "VM not created by Quantix"
-		g.guest(node, f.Phase, nicsOf(nil, f.Status.NICs))
+		g.addVM(node, f.Phase, nicsOf(nil, f.Status.NICs))
 	}
 	if in.More > 0 {
 		g.add(Node{
@@ -72,30 +72,30 @@ func hostStatus(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 	return fleet.NetworkHost{NetworkID: n.ID, HostID: host}
 }
 
-func (g *hostGraph) network(n fleet.NetworkView) {
+func (g *hostGraph) addNetwork(n fleet.NetworkView) {
 	status := hostStatus(n, g.in.Host.ID)
 	node := networkNode(n, g.networks)
-	node.Severity, node.Word, node.Says = look(status)
+	node.Severity, node.Word, node.Explanation = networkState(status)
 	node.Detail = modeOf(n.Network, status)
 	if status.Status != nil && len(status.Status.Subnets) > 0 {
-		node.Detail = joined(node.Detail, status.Status.Subnets[0])
+		node.Detail = joinText(node.Detail, status.Status.Subnets[0])
 	}
 	if n.Spec != nil && n.Spec.VLAN > 0 {
-		node.Detail = joined(node.Detail, "VLAN "+strconv.Itoa(n.Spec.VLAN))
+		node.Detail = joinText(node.Detail, "VLAN "+strconv.Itoa(n.Spec.VLAN))
 	}
 	g.add(node)
-	addGroups(&g.Graph, n, g.networks+1, lineTone(node.Severity))
-	g.reach(n.Network, status, node)
+	addGroups(&g.Graph, n, g.networks+1, lineSeverityTo(node.Severity))
+	g.connectNetwork(n.Network, status, node)
 }
 
 // reach connects a network with the host's devices below it.
-func (g *hostGraph) reach(n fleet.Network, status fleet.NetworkHost, node Node) {
+func (g *hostGraph) connectNetwork(n fleet.Network, status fleet.NetworkHost, node Node) {
 	bridge := bridgeOf(n, status)
 	active := status.Status != nil && status.Status.Active
 	if _, there := g.find(bridge); there {
-		g.join(Edge{From: g.id(bridge), To: node.ID, Severity: lineTone(node.Severity), Says: n.Name + " is on " + bridge})
-	} else if bridge != "" && active && g.sees && g.heard && g.looked && listsBridge(n, status) {
-		g.lost(bridge, n.Name, node.ID, g.networks-1)
+		g.addEdge(Edge{From: g.id(bridge), To: node.ID, Severity: lineSeverityTo(node.Severity), Description: n.Name + " is on " + bridge})
+	} else if bridge != "" && active && g.current && g.online && g.complete && listsBridge(n, status) {
+		g.addMissingBridge(bridge, n.Name, node.ID, g.networks-1)
 	}
 	if status.Status == nil {
 		return
@@ -106,7 +106,7 @@ func (g *hostGraph) reach(n fleet.Network, status fleet.NetworkHost, node Node) 
 	}
 	to := node.ID
 	if b, ok := g.find(bridge); ok {
-		if g.reaches(up.Name, b.Name, deepest) {
+		if g.isBelow(up.Name, b.Name, maxDepth) {
 			return
 		}
 		to = g.id(b.Name)
@@ -116,47 +116,47 @@ func (g *hostGraph) reach(n fleet.Network, status fleet.NetworkHost, node Node) 
 			}
 		}
 	}
-	g.join(Edge{From: g.id(up.Name), To: to, Severity: g.through(up), Says: n.Name + " uses the uplink " + up.Name})
+	g.addEdge(Edge{From: g.id(up.Name), To: to, Severity: g.lineSeverity(up), Description: n.Name + " uses the uplink " + up.Name})
 }
 
 // lost adds a bridge that a network reports but the host does not have.
-func (g *hostGraph) lost(bridge, network, id string, column int) {
+func (g *hostGraph) addMissingBridge(bridge, network, id string, column int) {
 	says := network + " is active, but its bridge " + bridge + " does not exist: NICs on the network have no connection."
 	if g.node(g.id(bridge)) == nil {
-		g.add(Node{ID: g.id(bridge), Column: column, Icon: "columns-3", Kind: "Bridge", Name: bridge, Severity: fleet.SeverityBad, Word: "Missing", Says: says, Href: views.TabPath(views.HostPath(g.host), "hardware")})
+		g.add(Node{ID: g.id(bridge), Column: column, Icon: "columns-3", Kind: "Bridge", Name: bridge, Severity: fleet.SeverityBad, Word: "Missing", Explanation: says, Href: views.TabPath(views.HostPath(g.host), "hardware")})
 	}
-	g.join(Edge{From: g.id(bridge), To: id, Severity: fleet.SeverityBad, Says: says})
+	g.addEdge(Edge{From: g.id(bridge), To: id, Severity: fleet.SeverityBad, Description: says})
 }
 
 // reaches reports whether a device is below another one, at any depth.
-func (w wiring) reaches(from, to string, left int) bool {
+func (w wiring) isBelow(from, to string, left int) bool {
 	if from == to {
 		return true
 	}
 	n, ok := w.find(to)
-	return ok && left > 0 && slices.ContainsFunc(w.below(n), func(b fleet.HostNIC) bool { return w.reaches(from, b.Name, left-1) })
+	return ok && left > 0 && slices.ContainsFunc(w.below(n), func(b fleet.HostNIC) bool { return w.isBelow(from, b.Name, left-1) })
 }
 
 // guest adds a VM with its NICs.
-func (g *hostGraph) guest(node Node, phase fleet.Phase, nics []nic) {
+func (g *hostGraph) addVM(node Node, phase fleet.Phase, nics []nic) {
 	node.Column = g.networks + 2
 	for _, c := range nics {
 		if c.other {
-			node.Detail = joined(node.Detail, "a NIC on no network")
+			node.Detail = joinText(node.Detail, "a NIC on no network")
 			continue
 		}
-		to, tone, says := g.on(c, phase)
+		to, tone, says := g.nicNode(c, phase)
 		if tone == fleet.SeverityBad {
 			says = node.Name + ": " + says
 		}
-		g.join(Edge{From: to, To: node.ID, Severity: tone, Says: says})
+		g.addEdge(Edge{From: to, To: node.ID, Severity: tone, Description: says})
 	}
 	g.add(node)
 }
 
 // on returns the node to which a NIC is connected: a port group, a network, or a missing object. It also returns the
 // severity and the description of the line.
-func (g *hostGraph) on(c nic, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
+func (g *hostGraph) nicNode(c nic, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
 	i := slices.IndexFunc(g.in.Networks, func(n fleet.NetworkView) bool {
 		if c.id != "" {
 			return n.ID == c.id
@@ -164,12 +164,12 @@ func (g *hostGraph) on(c nic, phase fleet.Phase) (id string, tone fleet.Severity
 		return n.Kind == c.kind && n.Name == c.name || c.kind == fleet.NetworkBridge && c.name == bridgeOf(n.Network, hostStatus(n, g.in.Host.ID))
 	})
 	if i < 0 {
-		return g.missing(c)
+		return g.addMissing(c)
 	}
 	n := g.in.Networks[i]
 	status := hostStatus(n, g.in.Host.ID)
-	state, word, _ := look(status)
-	id, tone, says = "net:"+string(n.ID), toCard(lineTone(state), phase), "NIC "+c.mac+" on "+n.Name
+	state, word, _ := networkState(status)
+	id, tone, says = "net:"+string(n.ID), nicLineSeverity(lineSeverityTo(state), phase), "NIC "+c.mac+" on "+n.Name
 	if group := groupID(n.ID, c.group); c.group != "" && g.node(group) != nil {
 		id = group
 	}
@@ -183,7 +183,7 @@ func (g *hostGraph) on(c nic, phase fleet.Phase) (id string, tone fleet.Severity
 }
 
 // missing adds the network or bridge that a NIC names but the host does not have.
-func (g *hostGraph) missing(c nic) (id string, tone fleet.Severity, says string) {
+func (g *hostGraph) addMissing(c nic) (id string, tone fleet.Severity, says string) {
 	id = "gone:" + string(c.kind) + ":" + c.name
 	node := Node{ID: id, Column: g.networks, Icon: "network", Kind: "Network", Name: c.name, Severity: fleet.SeverityUnknown, Word: "Unknown"}
 	what := "network "
@@ -191,10 +191,10 @@ func (g *hostGraph) missing(c nic) (id string, tone fleet.Severity, says string)
 		what, node.Kind = "bridge ", "Bridge"
 	}
 	tone, says = fleet.SeverityUnknown, "NIC "+c.mac+" on "+what+c.name
-	if g.sees {
+	if g.current {
 		says = "NIC " + c.mac + " is on " + what + c.name + ", which " + g.in.Host.Name + " does not have"
 		tone, node.Severity, node.Word = fleet.SeverityBad, fleet.SeverityBad, "Missing"
-		node.Says = g.in.Host.Name + " has no " + what + c.name + ", and VMs have NICs on it."
+		node.Explanation = g.in.Host.Name + " has no " + what + c.name + ", and VMs have NICs on it."
 	}
 	if g.node(id) == nil {
 		g.add(node)
@@ -203,7 +203,7 @@ func (g *hostGraph) missing(c nic) (id string, tone fleet.Severity, says string)
 }
 
 // lineTone is the severity of a line to a node of severity t.
-func lineTone(t fleet.Severity) fleet.Severity {
+func lineSeverityTo(t fleet.Severity) fleet.Severity {
 	if t == fleet.SeverityWarn {
 		return fleet.SeverityIdle // the node at the line's end shows the warning
 	}

@@ -38,7 +38,7 @@ func lineOf(t *testing.T, g topology.Graph, from, to string) topology.Edge {
 
 func TestHostGraphConnectsNICsToVMs(t *testing.T) {
 	t.Parallel()
-	g := topology.OfHost(server(), now)
+	g := topology.HostGraph(server(), now)
 	want := []string{
 		"dev:bond0 > dev:bond0.20", "dev:bond0.20 > dev:br20", "dev:br0 > net:n-br0", "dev:br20 > net:n-br20", "dev:eno1 > dev:bond0", "dev:eno2 > dev:bond0",
 		"dev:eno3 > dev:br0", "dev:virbr0 > net:n-default", "net:n-br0 > vm:v-web-1", "net:n-br0 > vm:v-web-2", "net:n-br20 > vm:v-db-1", "net:n-default > vm:v-db-1",
@@ -100,29 +100,29 @@ func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 		},
 		"a network that was stopped": {
 			how: func(h *fleet.HostTopology) {
-				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Bridge: "virbr0", Forward: "nat", ByOthers: true})
+				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Bridge: "virbr0", Forward: "nat", StoppedOutside: true})
 			},
 			at: "net:n-default", tone: fleet.SeverityWarn, word: "Stopped", says: "The network was stopped on the host outside Quantix.",
 		},
 		"another network of the name": {
 			how: func(h *fleet.HostTopology) {
-				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", Foreign: true})
+				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", NameTaken: true})
 			},
 			at: "net:n-default", tone: fleet.SeverityBad, word: "Another network", says: "another network of this name", line: "net:n-default > vm:v-db-1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := topology.OfHost(change(c.how), now)
+			g := topology.HostGraph(change(c.how), now)
 			n := nodeOf(t, g, c.at)
-			if n.Severity != c.tone || n.Word != c.word || !strings.Contains(n.Says, c.says) {
-				t.Errorf("%s is drawn %s, %q, %q", c.at, n.Severity, n.Word, n.Says)
+			if n.Severity != c.tone || n.Word != c.word || !strings.Contains(n.Explanation, c.says) {
+				t.Errorf("%s is drawn %s, %q, %q", c.at, n.Severity, n.Word, n.Explanation)
 			}
 			if !slices.ContainsFunc(g.Faults(), func(f topology.Node) bool { return f.ID == c.at }) {
 				t.Errorf("the node is not among the faults %v", g.Faults())
 			}
 			if from, to, ok := strings.Cut(c.line, " > "); ok {
-				if l := lineOf(t, g, from, to); l.Severity != fleet.SeverityBad || l.Says == "" {
+				if l := lineOf(t, g, from, to); l.Severity != fleet.SeverityBad || l.Description == "" {
 					t.Errorf("the line %s is %+v", c.line, l)
 				}
 			}
@@ -134,8 +134,8 @@ func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 // faults.
 func TestOfflineHostIsUnknown(t *testing.T) {
 	t.Parallel()
-	g := topology.OfHost(change(func(h *fleet.HostTopology) {
-		h.Host.SeenAt, h.Host.LookedAt = &old, &old
+	g := topology.HostGraph(change(func(h *fleet.HostTopology) {
+		h.Host.SeenAt, h.Host.InventoryAt = &old, &old
 		nic(h, "eno3").Up = false
 		without(h, "virbr0")
 		for i := range h.Networks {
@@ -168,8 +168,8 @@ func TestOfflineHostIsUnknown(t *testing.T) {
 // may lack a bridge that was created after the discovery.
 func TestIncompleteDeviceListCausesNoFault(t *testing.T) {
 	t.Parallel()
-	g := topology.OfHost(change(func(h *fleet.HostTopology) {
-		h.Host.Status.Inventory.NICsLooked = false
+	g := topology.HostGraph(change(func(h *fleet.HostTopology) {
+		h.Host.Status.Inventory.NICsCurrent = false
 		without(h, "virbr0")
 	}), now)
 	if f := g.Faults(); len(f) > 0 {
@@ -180,7 +180,7 @@ func TestIncompleteDeviceListCausesNoFault(t *testing.T) {
 // TestUnlistedOpenVSwitchBridgeIsNoFault covers Open vSwitch bridges, which may be missing in a host's device list.
 func TestUnlistedOpenVSwitchBridgeIsNoFault(t *testing.T) {
 	t.Parallel()
-	g := topology.OfHost(change(func(h *fleet.HostTopology) {
+	g := topology.HostGraph(change(func(h *fleet.HostTopology) {
 		n := network("ovs", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "ovs0", Forward: "bridge"})
 		n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkOVS, Bridge: "ovs0"}
 		h.Networks = append(h.Networks, n)
@@ -192,7 +192,7 @@ func TestUnlistedOpenVSwitchBridgeIsNoFault(t *testing.T) {
 
 func TestOverlayIsConnectedToItsTunnel(t *testing.T) {
 	t.Parallel()
-	g := topology.OfHost(change(func(h *fleet.HostTopology) {
+	g := topology.HostGraph(change(func(h *fleet.HostTopology) {
 		h.Host.Status.Inventory.NICs = append(h.Host.Status.Inventory.NICs,
 			fleet.HostNIC{Name: "qxb", Kind: "bridge", Up: true}, fleet.HostNIC{Name: "qxv", Kind: "virtual", Master: "qxb"})
 		n := network("tenants", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "qxb", Forward: "bridge", Uplink: "eno3", VTEP: "10.50.0.1"})
@@ -216,7 +216,7 @@ func TestOverlayIsConnectedToItsTunnel(t *testing.T) {
 // picture holds, is drawn.
 func TestHostReportWithCycleOrTooManyDevicesIsDrawn(t *testing.T) {
 	t.Parallel()
-	g := topology.OfHost(change(func(h *fleet.HostTopology) {
+	g := topology.HostGraph(change(func(h *fleet.HostTopology) {
 		nics := []fleet.HostNIC{{Name: "a", Kind: "bridge", Master: "b", Up: true}, {Name: "b", Kind: "bridge", Master: "a", Up: true}, {Name: "c", Kind: "vlan", Over: "c", Up: true}}
 		for i := range 200 {
 			nics = append(nics, fleet.HostNIC{Name: fmt.Sprintf("eth%03d", i), Kind: "physical"})
@@ -234,15 +234,15 @@ func TestHostReportWithCycleOrTooManyDevicesIsDrawn(t *testing.T) {
 	if len(g.Nodes) > 70 {
 		t.Errorf("%d nodes are drawn", len(g.Nodes))
 	}
-	checkPicture(t, topology.Lay(g))
+	checkPicture(t, topology.LayOut(g))
 }
 
 // TestNetworksUnknownWithoutHypervisor checks that devices stay known while only the hypervisor does not respond,
 // and that networks become unknown.
 func TestNetworksUnknownWithoutHypervisor(t *testing.T) {
 	t.Parallel()
-	g := topology.OfHost(change(func(h *fleet.HostTopology) {
-		h.Host.LookedAt = &old
+	g := topology.HostGraph(change(func(h *fleet.HostTopology) {
+		h.Host.InventoryAt = &old
 		without(h, "virbr0")
 		nic(h, "eno3").Up = false
 		for i := range h.Networks {

@@ -15,8 +15,8 @@ var (
 
 // server is a host with two NICs in a bond, a VLAN on it under a bridge, a NIC with its own bridge, and an unused NIC.
 func server() fleet.HostTopology {
-	h := fleet.HostView{Host: fleet.Host{ID: "h1", Name: "host-1", SeenAt: &heard, LookedAt: &heard, Status: &fleet.HostStatus{Connected: true}}, Phase: fleet.HostOnline, VMs: 3}
-	h.Status.Inventory = fleet.Inventory{NICsLooked: true, NICs: []fleet.HostNIC{
+	h := fleet.HostView{Host: fleet.Host{ID: "h1", Name: "host-1", SeenAt: &heard, InventoryAt: &heard, Status: &fleet.HostStatus{Connected: true}}, Phase: fleet.HostOnline, VMs: 3}
+	h.Status.Inventory = fleet.Inventory{NICsCurrent: true, NICs: []fleet.HostNIC{
 		{Name: "bond0", Kind: "bond", Up: true},
 		{Name: "bond0.20", Kind: "vlan", Up: true, Over: "bond0", Master: "br20"},
 		{Name: "br0", Kind: "bridge", Up: true},

@@ -13,14 +13,14 @@ import (
 const (
 	boxWidth  = 152
 	boxHeight = 44
-	laneHigh  = 8 // height of a line that passes a column
+	laneHeight  = 8 // height of a line that passes a column
 	rowGap    = 12
 	columnGap = 36
-	headHigh  = 28
+	headHeight  = 28
 	margin    = 4
 	// signBefore is the distance of a fault sign from the end of its line, so that signs of several lines do not
 	// overlap.
-	signBefore = 18
+	signDistance = 18
 )
 
 // Box is a node with its position.
@@ -53,7 +53,7 @@ type Picture struct {
 // Lay computes the layout of the graph; the same graph always gives the same picture. Columns without nodes are left
 // out. Rows are sorted so that few lines cross. A node is placed close to the first node to its right, so the picture
 // begins at its top. An edge that leads to the left is reversed. An edge within one column is left out.
-func Lay(g Graph) Picture {
+func LayOut(g Graph) Picture {
 	column, heads := columns(g)
 	at := map[string]int{}
 	for i, n := range g.Nodes {
@@ -97,14 +97,14 @@ func Lay(g Graph) Picture {
 		ways = append(ways, way{e, via})
 	}
 	rows = rows.sorted()
-	high := rows.place()
+	high := rows.setPositions()
 
-	out := Picture{W: 2*margin + len(heads)*(boxWidth+columnGap) - columnGap, H: headHigh + int(high) + 2*margin}
+	out := Picture{W: 2*margin + len(heads)*(boxWidth+columnGap) - columnGap, H: headHeight + int(high) + 2*margin}
 	left := func(c int) int { return margin + c*(boxWidth+columnGap) }
 	for c, text := range heads {
 		out.Heads = append(out.Heads, Head{left(c), text})
 	}
-	top := func(i *item) int { return headHigh + margin + int(i.center-i.height()/2) }
+	top := func(i *item) int { return headHeight + margin + int(i.center-i.height()/2) }
 	for c, row := range rows {
 		for _, i := range row {
 			if i.node >= 0 {
@@ -112,9 +112,9 @@ func Lay(g Graph) Picture {
 			}
 		}
 	}
-	middle := func(i *item) int { return headHigh + margin + int(i.center) }
+	middle := func(i *item) int { return headHeight + margin + int(i.center) }
 	for _, w := range ways {
-		out.Lines = append(out.Lines, drawn(w.edge, column[w.via[0].node], w.via, left, middle))
+		out.Lines = append(out.Lines, linePath(w.edge, column[w.via[0].node], w.via, left, middle))
 	}
 	slices.SortStableFunc(out.Lines, func(a, b Line) int { return cmp.Compare(a.rank(), b.rank()) }) // faults are drawn on top
 	return out
@@ -147,7 +147,7 @@ func columns(g Graph) (of []int, heads []string) {
 }
 
 // drawn is the path of an edge: curves between columns, straight lines through columns that it passes.
-func drawn(e Edge, c int, via []*item, left func(int) int, middle func(*item) int) Line {
+func linePath(e Edge, c int, via []*item, left func(int) int, middle func(*item) int) Line {
 	var path strings.Builder
 	out := Line{Edge: e}
 	x, y := left(c)+boxWidth, middle(via[0])
@@ -155,7 +155,7 @@ func drawn(e Edge, c int, via []*item, left func(int) int, middle func(*item) in
 	for k, i := range via[1:] {
 		toX, toY := left(c+1+k), middle(i)
 		fmt.Fprintf(&path, "C%d %d %d %d %d %d", x+columnGap/2, y, toX-columnGap/2, toY, toX, toY)
-		out.X, out.Y = toX-signBefore, toY
+		out.X, out.Y = toX-signDistance, toY
 		x, y = toX, toY
 		if i.node < 0 {
 			x += boxWidth

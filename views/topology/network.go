@@ -11,15 +11,15 @@ import (
 )
 
 // look is the state of a network on a host, with the same words as the table of hosts on the network's page.
-func look(h fleet.NetworkHost) (tone fleet.Severity, word, says string) {
+func networkState(h fleet.NetworkHost) (tone fleet.Severity, word, says string) {
 	switch st := h.Status; {
 	case h.State == fleet.NetworkUnknown:
 		return fleet.SeverityUnknown, "Unknown", ""
-	case h.Leaving:
+	case h.Releasing:
 		return fleet.SeverityWarn, "Being released", ""
 	case st == nil || h.State == fleet.NetworkPending:
 		return fleet.SeverityWarn, "Pending", ""
-	case st.Foreign:
+	case st.NameTaken:
 		return fleet.SeverityBad, "Another network", cmp.Or(st.Error, "The host has another network of this name.")
 	case st.RolledBack != nil:
 		return fleet.SeverityBad, "Rolled back", cmp.Or(st.Error, "The host rolled back the last change.")
@@ -27,7 +27,7 @@ func look(h fleet.NetworkHost) (tone fleet.Severity, word, says string) {
 		return fleet.SeverityBad, "Failed", st.Error
 	case h.State == fleet.NetworkActive:
 		return fleet.SeverityOK, "Active", ""
-	case st.ByOthers:
+	case st.StoppedOutside:
 		return fleet.SeverityWarn, "Stopped", "The network was stopped on the host outside Quantix."
 	case h.Assigned:
 		return fleet.SeverityWarn, "Inactive", "The network is defined on the host, but not started."
@@ -62,7 +62,7 @@ func listsBridge(n fleet.Network, h fleet.NetworkHost) bool {
 func modeOf(n fleet.Network, h fleet.NetworkHost) string {
 	switch {
 	case n.Spec != nil:
-		return n.Spec.Mode.Is().Word
+		return n.Spec.Mode.Info().Word
 	case n.Kind == fleet.NetworkBridge:
 		return "Host bridge"
 	case h.Status == nil:
@@ -94,7 +94,7 @@ func addGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severity) {
 			ID: groupID(n.ID, p.Name), Column: column, Icon: "tag", Kind: "Port group", Name: p.Name, Detail: detail, Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.NetworkPath(n.ID), "groups"),
 		})
-		g.join(Edge{From: "net:" + string(n.ID), To: groupID(n.ID, p.Name), Severity: tone, Says: "port group " + p.Name + " of " + n.Name})
+		g.addEdge(Edge{From: "net:" + string(n.ID), To: groupID(n.ID, p.Name), Severity: tone, Description: "port group " + p.Name + " of " + n.Name})
 	}
 }
 
@@ -111,7 +111,7 @@ type nic struct {
 func nicsOf(wanted []fleet.NIC, said []fleet.NICState) (out []nic) {
 	if len(said) == 0 {
 		for _, n := range wanted {
-			kind, name := n.On()
+			kind, name := n.NetworkKindAndName()
 			out = append(out, nic{id: n.NetworkID, kind: kind, name: name, group: n.PortGroup, mac: n.MAC})
 		}
 		return out
@@ -126,7 +126,7 @@ func nicsOf(wanted []fleet.NIC, said []fleet.NICState) (out []nic) {
 			c.kind, c.name, c.other = fleet.NetworkBridge, bridge, !isBridge
 		}
 		if i := slices.IndexFunc(wanted, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, s.MAC) }); i >= 0 {
-			if kind, name := wanted[i].On(); kind == c.kind && name == c.name {
+			if kind, name := wanted[i].NetworkKindAndName(); kind == c.kind && name == c.name {
 				c.id = wanted[i].NetworkID
 			}
 		}
@@ -136,7 +136,7 @@ func nicsOf(wanted []fleet.NIC, said []fleet.NICState) (out []nic) {
 }
 
 // guest is the node of a VM, managed or unmanaged.
-func guest(id, name, href string, phase fleet.Phase, said *fleet.VMStatus) Node {
+func guestNode(id, name, href string, phase fleet.Phase, said *fleet.VMStatus) Node {
 	out := Node{ID: id, Icon: "monitor", Kind: "VM", Name: name, Href: href, Severity: phase.Severity(), Word: phase.Word()}
 	if said != nil {
 		for _, n := range said.NICs {
@@ -150,11 +150,11 @@ func guest(id, name, href string, phase fleet.Phase, said *fleet.VMStatus) Node 
 }
 
 func vmNode(v fleet.VMView) Node {
-	return guest("vm:"+string(v.ID), v.Name, views.VMPath(v.ID), v.Phase, v.Status)
+	return guestNode("vm:"+string(v.ID), v.Name, views.VMPath(v.ID), v.Phase, v.Status)
 }
 
 // toCard is the severity of a line to a VM's NIC, from the network's severity on the host and the VM's phase.
-func toCard(network fleet.Severity, vm fleet.Phase) fleet.Severity {
+func nicLineSeverity(network fleet.Severity, vm fleet.Phase) fleet.Severity {
 	if network == fleet.SeverityOK && vm.Severity() == fleet.SeverityIdle {
 		return fleet.SeverityIdle
 	}

@@ -31,7 +31,7 @@ func office() fleet.NetworkTopology {
 		}
 		c.State = c.StateAt(now)
 		in.Hosts = append(in.Hosts, c)
-		in.Devices[id] = fleet.HostDevices{NICs: nics, Looked: true}
+		in.Devices[id] = fleet.HostDevices{NICs: nics, Current: true}
 		v := vm(fmt.Sprint("web-", i))
 		v.HostID, v.HostName = id, name
 		v.Spec.NICs = []fleet.NIC{{NetworkID: "n-office", MAC: "52:54:00:00:00:01", PortGroup: []string{"printers", ""}[i%2]}, {NetworkID: "n-other", MAC: "52:54:00:00:00:02"}}
@@ -42,8 +42,8 @@ func office() fleet.NetworkTopology {
 
 func TestNetworkGraphConnectsHostsToVMs(t *testing.T) {
 	t.Parallel()
-	g := topology.OfNetwork(office(), now)
-	checkPicture(t, topology.Lay(g))
+	g := topology.NetworkGraph(office(), now)
+	checkPicture(t, topology.LayOut(g))
 	for id, want := range map[string]string{
 		"h1:dev:eth1": "ok Up", "h2:dev:eth1": "bad No link", "h4:dev:eth1": "unknown Unknown", "host:h1": "ok Active", "host:h3": "bad Failed", "host:h4": "unknown Unknown", "host:h5": "bad No bridge",
 	} {
@@ -68,7 +68,7 @@ func TestNetworkGraphConnectsHostsToVMs(t *testing.T) {
 	if want := []string{"h2:dev:eth1", "host:h3", "host:h5"}; !slices.Equal(faults, want) {
 		t.Errorf("the faults are %v, want %v", faults, want)
 	}
-	if n := nodeOf(t, g, "net:n-office"); !n.Mine || g.Columns[n.Column] != "Network" {
+	if n := nodeOf(t, g, "net:n-office"); !n.IsSubject || g.Columns[n.Column] != "Network" {
 		t.Errorf("the node of the network is %+v", n)
 	}
 }
@@ -77,9 +77,9 @@ func TestNetworkGraphConnectsHostsToVMs(t *testing.T) {
 func TestHostsOfAPictureAreIndependent(t *testing.T) {
 	t.Parallel()
 	in := office()
-	before := topology.OfNetwork(in, now)
-	in.Devices["h2"] = fleet.HostDevices{Looked: true} // a complete report without devices
-	after := topology.OfNetwork(in, now)
+	before := topology.NetworkGraph(in, now)
+	in.Devices["h2"] = fleet.HostDevices{Current: true} // a complete report without devices
+	after := topology.NetworkGraph(in, now)
 	for _, n := range before.Nodes {
 		if strings.Contains(n.ID, "h2") {
 			continue
@@ -100,10 +100,10 @@ func TestNetworkGraphHidesHostsWithoutPermission(t *testing.T) {
 		in.VMs[i].HostID, in.VMs[i].HostName = "", ""
 	}
 	in.More, in.Further = 160, true
-	g := topology.OfNetwork(in, now)
-	checkPicture(t, topology.Lay(g))
+	g := topology.NetworkGraph(in, now)
+	checkPicture(t, topology.LayOut(g))
 	for _, n := range g.Nodes {
-		if strings.Contains(n.ID+n.Detail+n.Says, "host-") || n.Column < 2 {
+		if strings.Contains(n.ID+n.Detail+n.Explanation, "host-") || n.Column < 2 {
 			t.Errorf("a user without access to hosts sees %+v", n)
 		}
 	}
@@ -121,8 +121,8 @@ func TestNetworkWithManyHostsLinksToRest(t *testing.T) {
 		d.NICs = append(d.NICs, fleet.HostNIC{Name: fmt.Sprint("p", i), Kind: "physical", Up: true, Master: "qxb"})
 		in.Devices["h1"] = d
 	}
-	g := topology.OfNetwork(in, now)
-	checkPicture(t, topology.Lay(g))
+	g := topology.NetworkGraph(in, now)
+	checkPicture(t, topology.LayOut(g))
 	if n := nodeOf(t, g, "more-hosts"); n.Name != "and 9995 more" || n.Href != "/networks/n-office?tab=hosts" {
 		t.Errorf("the node of further hosts is %+v", n)
 	}
@@ -144,7 +144,7 @@ func TestFleetPictureConnectsHostsToNetworks(t *testing.T) {
 	in.Statuses[fleet.NetworkOn{Network: "n0", Host: "h0"}] = fleet.NetworkHostStatus{State: fleet.NetworkActive}
 	in.Statuses[fleet.NetworkOn{Network: "n0", Host: "h2"}] = fleet.NetworkHostStatus{State: fleet.NetworkFailed}
 	in.Statuses[fleet.NetworkOn{Network: "n2", Host: "h0"}] = fleet.NetworkHostStatus{State: fleet.NetworkActive, Leaving: true}
-	r := topology.OfFleet(in)
+	r := topology.FleetPicture(in)
 	if len(r.Rows) != 3 || len(r.Rails) != 3 || len(r.Taps) != 3 {
 		t.Fatalf("%d rows, %d rails, %d signs", len(r.Rows), len(r.Rails), len(r.Taps))
 	}

@@ -16,7 +16,7 @@ type item struct {
 
 func (i *item) height() float64 {
 	if i.node < 0 {
-		return laneHigh
+		return laneHeight
 	}
 	return boxHeight
 }
@@ -25,7 +25,7 @@ type layers [][]*item
 
 // sorted returns the row order with the fewest line crossings that eight sweeps find.
 func (l layers) sorted() layers {
-	best, least := l.copied(), l.crossings()
+	best, least := l.clone(), l.crossings()
 	for sweep := 0; sweep < 8 && least > 0; sweep++ {
 		forward := sweep%2 == 0
 		for k := range l {
@@ -33,16 +33,16 @@ func (l layers) sorted() layers {
 			if !forward {
 				c = len(l) - 1 - k
 			}
-			l[c] = l.swept(c, forward)
+			l[c] = l.reordered(c, forward)
 		}
 		if n := l.crossings(); n < least {
-			best, least = l.copied(), n
+			best, least = l.clone(), n
 		}
 	}
 	return best
 }
 
-func (l layers) copied() layers {
+func (l layers) clone() layers {
 	out := make(layers, len(l))
 	for i, row := range l {
 		out[i] = slices.Clone(row)
@@ -51,7 +51,7 @@ func (l layers) copied() layers {
 }
 
 // swept is a column sorted by its items' average neighbour position. An item without neighbours keeps its place.
-func (l layers) swept(c int, forward bool) []*item {
+func (l layers) reordered(c int, forward bool) []*item {
 	beside := c - 1
 	if !forward {
 		beside = c + 1
@@ -111,7 +111,7 @@ func (l layers) crossings() (n int) {
 
 // place assigns each item a vertical position, close to its neighbours and without overlap. It returns the picture's
 // height.
-func (l layers) place() float64 {
+func (l layers) setPositions() float64 {
 	for _, row := range l {
 		y := 0.0
 		for _, x := range row {
@@ -154,7 +154,7 @@ func align(row []*item, forward bool) {
 	for i, x := range row {
 		offset[i] = at + x.height()/2
 		at += x.height() + rowGap
-		blocks = append(blocks, block{x.wish(forward) - offset[i], 1})
+		blocks = append(blocks, block{x.preferredCenter(forward) - offset[i], 1})
 		for k := len(blocks) - 1; k > 0 && blocks[k-1].sum*blocks[k].n >= blocks[k].sum*blocks[k-1].n; k-- {
 			blocks[k-1].sum, blocks[k-1].n = blocks[k-1].sum+blocks[k].sum, blocks[k-1].n+blocks[k].n
 			blocks = blocks[:k]
@@ -171,7 +171,7 @@ func align(row []*item, forward bool) {
 
 // wish is the item's preferred position: level with its first neighbour to the right, or at the average of its
 // neighbours to the left.
-func (i *item) wish(forward bool) float64 {
+func (i *item) preferredCenter(forward bool) float64 {
 	near := i.left
 	if !forward {
 		near = i.right

@@ -46,7 +46,7 @@ func glyph(r rune) float64 {
 }
 
 // joined joins two parts of a line, if both are present.
-func joined(a, b string) string {
+func joinText(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
 	}
@@ -54,10 +54,10 @@ func joined(a, b string) string {
 }
 
 // list joins words, as in a column header: "Bonds, VLANs".
-func list(words []string) string { return strings.Join(words, ", ") }
+func joinWords(words []string) string { return strings.Join(words, ", ") }
 
 // rate formats a link speed; empty: unknown.
-func rate(mbps int) string {
+func speedText(mbps int) string {
 	switch {
 	case mbps <= 0:
 		return ""

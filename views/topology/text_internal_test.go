@@ -18,11 +18,11 @@ func TestTextsFitBoxes(t *testing.T) {
 		}
 	}
 	b := Box{Node: Node{Severity: fleet.SeverityOK, Word: "Running", Detail: "192.168.122.17"}, W: boxWidth}
-	if got := b.second(); got != "192.168.122.17" {
+	if got := b.secondLine(); got != "192.168.122.17" {
 		t.Errorf("a healthy VM without space for both texts shows %q", got)
 	}
 	b.Severity, b.Word = fleet.SeverityBad, "Crashed"
-	if got := b.second(); got != fit("Crashed · 192.168.122.17", detailSize, b.room()) || got[:7] != "Crashed" {
+	if got := b.secondLine(); got != fit("Crashed · 192.168.122.17", detailSize, b.textWidth()) || got[:7] != "Crashed" {
 		t.Errorf("a failed VM shows %q", got)
 	}
 }

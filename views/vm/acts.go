@@ -15,8 +15,8 @@ var actionIcons = map[fleet.Action]string{
 }
 
 // sure is the browser's confirmation text for an action that loses unwritten guest data; empty: no confirmation.
-func sure(a fleet.Action, name string) string {
-	if !a.Job().Is().Forces {
+func confirmText(a fleet.Action, name string) string {
+	if !a.Job().Info().InterruptsWaits {
 		return ""
 	}
 	return a.Label() + " " + name + "? The guest is not shut down cleanly: unwritten data is lost."
@@ -29,7 +29,7 @@ func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {
 	}
 	switch s.Action {
 	case fleet.ActConsole:
-		a.Href, a.Apart = views.VMPath(vm.ID, "console"), true
+		a.Href, a.Separated = views.VMPath(vm.ID, "console"), true
 	case fleet.ActEdit:
 		a.Word, a.Href = "Edit settings", views.TabPath(views.VMPath(vm.ID), "configure")
 	case fleet.ActProtect:
@@ -41,7 +41,7 @@ func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {
 			a.Word += "…"
 		}
 	default:
-		a.Post, a.Send, a.Sure = views.VMPath(vm.ID, "actions"), []kit.Sent{{Name: "action", Value: string(s.Action)}}, sure(s.Action, vm.Name)
+		a.Post, a.Send, a.Confirm = views.VMPath(vm.ID, "actions"), []kit.FormValue{{Name: "action", Value: string(s.Action)}}, confirmText(s.Action, vm.Name)
 	}
 	return a
 }
@@ -61,13 +61,13 @@ func (p Page) menu() []kit.Act {
 		power[i] = p.act(a)
 	}
 	why := p.whyNotEdit()
-	clone := kit.Act{Icon: "copy", Word: "Clone", Href: cloneAt(p.VM.ID), Apart: true}.When(why).When(kit.WhyNot(p.VM.AllowsClone()))
+	clone := kit.Act{Icon: "copy", Word: "Clone", Href: clonePath(p.VM.ID), Separated: true}.When(why).When(kit.WhyNot(p.VM.AllowsClone()))
 	template := kit.Act{Icon: "layers", Word: "Make a template…", Href: p.path("template"), Dialog: true}.When(why)
 	if images, _ := p.VM.AllowsTemplateOfImages(); !images {
 		template = template.When(kit.WhyNot(p.VM.AllowsTemplate()))
 	}
 	edit := p.act(fleet.ActEdit)
-	edit.Apart = true
+	edit.Separated = true
 	return []kit.Act{
 		{Icon: "power", Word: "Power", Sub: power},
 		{Icon: "terminal", Word: "Guest", Sub: p.guestActs()},
@@ -96,7 +96,7 @@ func (p Page) migrations() []kit.Act {
 	return out
 }
 
-func cloneAt(id fleet.VMID) string {
+func clonePath(id fleet.VMID) string {
 	return kit.Link{Path: "/vms/new"}.With("clone", string(id)).String()
 }
 

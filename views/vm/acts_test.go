@@ -97,7 +97,7 @@ func TestOnlyForcedActionsAskForConfirmation(t *testing.T) {
 	for _, s := range vm.Actions() {
 		a := actOf(vm, s)
 		forces := s.Action == fleet.ActStop || s.Action == fleet.ActReset
-		if (a.Sure != "") != forces || a.Post != "" && (len(a.Send) != 1 || a.Send[0].Name != "action") {
+		if (a.Confirm != "") != forces || a.Post != "" && (len(a.Send) != 1 || a.Send[0].Name != "action") {
 			t.Errorf("%+v", a)
 		}
 		if a.Danger != strings.HasSuffix(a.Href, "/delete") || a.Danger && !a.Dialog {

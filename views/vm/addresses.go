@@ -17,19 +17,19 @@ func (p Page) reserveActs(c fleet.NICAddresses) []kit.Act {
 			ip = s.IP
 		}
 	}
-	reserve := kit.Act{Icon: "lock", Word: "Reserve an address", Href: kit.ReserveAt(c.NetworkID, c.MAC, ip, "", p.VM.Name), Dialog: true}
+	reserve := kit.Act{Icon: "lock", Word: "Reserve an address", Href: kit.ReservationPath(c.NetworkID, c.MAC, ip, "", p.VM.Name), Dialog: true}
 	if c.Reserved != "" {
 		reserve.Icon, reserve.Word = "pencil", "Reserve another address"
 	}
-	acts := []kit.Act{reserve.When(c.WhyNot).Needs(p.Actor, policy.InfraChange)}
+	acts := []kit.Act{reserve.When(c.WhyNoReservations).Needs(p.Actor, policy.InfraChange)}
 	if c.Reserved != "" {
-		acts = append(acts, kit.FreeAct(p.Actor, c.NetworkID, c.MAC, c.Reserved))
+		acts = append(acts, kit.ReleaseAddressAct(p.Actor, c.NetworkID, c.MAC, c.Reserved))
 	}
 	return append(acts, kit.Act{Icon: "network", Word: "Addresses of " + c.Network, Href: views.TabPath(views.NetworkPath(c.NetworkID), "addresses")})
 }
 
 // shared names the other machines with the NIC's MAC address; empty: none.
-func shared(c fleet.NICAddresses) string {
+func duplicateMACText(c fleet.NICAddresses) string {
 	if len(c.Others) == 0 {
 		return ""
 	}

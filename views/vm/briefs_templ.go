@@ -163,7 +163,7 @@ func Briefs(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = troubleChips(&vm).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = warningChips(&vm).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -51,24 +51,24 @@ func bulkSections() []bulkSection {
 }
 
 // ticked reports whether the bulk edit changes the field.
-func (p BulkPage) ticked(name string) bool { return p.Form.Typed.Get("set."+name) != "" }
+func (p BulkPage) changes(name string) bool { return p.Form.Typed.Get("set."+name) != "" }
 
 // setIn counts the ticked fields of a section.
-func (p BulkPage) setIn(f bulkSection) int {
+func (p BulkPage) countChanges(f bulkSection) int {
 	n := 0
 	for _, v := range f.fields {
-		if p.ticked(v.Name) {
+		if p.changes(v.Name) {
 			n++
 		}
 	}
 	return n
 }
 
-func setWords(n int) string {
+func changesText(n int) string {
 	if n == 0 {
 		return "unchanged"
 	}
 	return kit.Count(n, "change")
 }
 
-func more(n int) string { return "and " + strconv.Itoa(n) + " more" }
+func moreText(n int) string { return "and " + strconv.Itoa(n) + " more" }

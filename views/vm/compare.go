@@ -49,7 +49,7 @@ func (p ComparePage) right() (name, at string) {
 }
 
 // alike is the text for two sides without differences.
-func (p ComparePage) alike() string {
+func (p ComparePage) sameText() string {
 	if p.Version != nil {
 		return "Hardware, devices and policies are those of a new VM from the template."
 	}
@@ -71,7 +71,7 @@ func (p ComparePage) crumbs() []kit.Crumb {
 }
 
 // differ counts the rows with different values.
-func (p ComparePage) differ() int {
+func (p ComparePage) countDifferent() int {
 	n := 0
 	for _, r := range p.Rows {
 		if !r.Same {
@@ -86,7 +86,7 @@ func (p ComparePage) shown() []fleet.Compared {
 	if p.All {
 		return p.Rows
 	}
-	return p.Rows[:p.differ()]
+	return p.Rows[:p.countDifferent()]
 }
 
 // MergePage shows two concurrent edits of a VM side by side, so that the person can choose.
@@ -94,5 +94,5 @@ type MergePage struct {
 	Fields     []fleet.Merged
 	By         string // who changed the VM meanwhile; empty: unknown
 	Generation int64  // current generation of the VM
-	Sent       []kit.Sent
+	Sent       []kit.FormValue
 }

@@ -45,7 +45,7 @@ func (f Form) poolField(name string, in kit.Field) kit.Field {
 		in.Value = string(f.Default.Pool.ID)
 	}
 	if d := f.Default.Pool; d.ID != "" {
-		in.Hint = proposes(in.Hint, d.Name, d.Why)
+		in.Hint = withDefaultHint(in.Hint, d.Name, d.Why)
 	}
 	return in
 }
@@ -63,7 +63,7 @@ func (f Form) networkField(name string, in kit.Field) kit.Field {
 		}
 	}
 	if d := f.Default.Network; d.ID != "" {
-		in.Hint = proposes(in.Hint, d.Name, d.Why)
+		in.Hint = withDefaultHint(in.Hint, d.Name, d.Why)
 	}
 	return in
 }
@@ -72,7 +72,7 @@ func offered(options []kit.Option, value string) bool {
 	return value != "" && slices.ContainsFunc(options, func(o kit.Option) bool { return o.Value == value })
 }
 
-func proposes(hint, name, why string) string {
+func withDefaultHint(hint, name, why string) string {
 	return strings.TrimSpace(hint + " Default: " + name + " (" + why + ").")
 }
 

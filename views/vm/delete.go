@@ -19,26 +19,26 @@ func (p DeletePage) dialog() kit.Dialog {
 	if len(p.VM.Spec.Disks) == 0 {
 		d.Button = "Delete VM"
 	} else {
-		d.Face = deleteWords("VM")
+		d.Face = deleteLabel("VM")
 	}
-	if fate := p.fate(); len(p.VM.Spec.Disks) > 0 && fate.WhyKeep != "" && fate.WhyDelete != "" {
+	if fate := p.diskChoice(); len(p.VM.Spec.Disks) > 0 && fate.WhyKeep != "" && fate.WhyDelete != "" {
 		d.Button, d.Why = "Delete VM", fate.WhyKeep
 	}
 	return d
 }
 
 // Fate is the choice between keeping and deleting disks. A choice that is not possible has a reason.
-type Fate struct {
+type DiskChoice struct {
 	Chosen             string
 	WhyKeep, WhyDelete string
 }
 
-func (p DeletePage) fate() Fate {
-	return Fate{Chosen: p.Disks, WhyKeep: p.VM.HeldBySnapshots(), WhyDelete: p.VM.DisksHeld()}
+func (p DeletePage) diskChoice() DiskChoice {
+	return DiskChoice{Chosen: p.Disks, WhyKeep: p.VM.WhySnapshotsBlock(), WhyDelete: p.VM.WhyDisksInUse()}
 }
 
 // deletes reports whether the form currently deletes disks. The default is keep, unless keeping is not possible.
-func (f Fate) deletes() bool {
+func (f DiskChoice) deletes() bool {
 	return f.WhyDelete == "" && (f.Chosen == "delete" || f.WhyKeep != "")
 }
 

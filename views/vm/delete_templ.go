@@ -60,9 +60,9 @@ func Delete(p DeletePage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var4 string
-				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs("The VM is deleted from " + kit.AHost(p.VM.HostName) + " permanently.")
+				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs("The VM is deleted from " + kit.HostOrIts(p.VM.HostName) + " permanently.")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/delete.templ`, Line: 9, Col: 76}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/delete.templ`, Line: 9, Col: 80}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 				if templ_7745c5c3_Err != nil {
@@ -72,7 +72,7 @@ func Delete(p DeletePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if p.VM.On() {
+				if p.VM.HasGuest() {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<strong>The VM is running and will be powered off first.</strong>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -146,7 +146,7 @@ func Delete(p DeletePage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = diskFate(p.fate()).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = diskChoiceField(p.diskChoice()).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -183,8 +183,8 @@ func Delete(p DeletePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if len(p.VM.Spec.Disks) > 0 && p.VM.DisksHeld() == "" || p.VM.On() {
-					var templ_7745c5c3_Var9 = []any{templ.KV("if-delete", !p.VM.On())}
+				if len(p.VM.Spec.Disks) > 0 && p.VM.WhyDisksInUse() == "" || p.VM.HasGuest() {
+					var templ_7745c5c3_Var9 = []any{templ.KV("if-delete", !p.VM.HasGuest())}
 					templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var9...)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -272,7 +272,7 @@ func Delete(p DeletePage) templ.Component {
 
 // diskFate is the choice to keep or delete disks. Parts of the form for one choice only have the class if-keep or
 // if-delete.
-func diskFate(f Fate) templ.Component {
+func diskChoiceField(f DiskChoice) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -374,7 +374,7 @@ func diskFate(f Fate) templ.Component {
 }
 
 // deleteWords is the label of the delete button. It depends on the choice for the disks.
-func deleteWords(what string) templ.Component {
+func deleteLabel(what string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

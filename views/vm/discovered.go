@@ -9,11 +9,11 @@ import (
 )
 
 // FoundPage shows an unmanaged VM.
-type FoundPage struct {
+type DiscoveredPage struct {
 	VM  fleet.DiscoveredVM
 	Now time.Time
 }
 
-func (p FoundPage) crumbs() []kit.Crumb {
+func (p DiscoveredPage) crumbs() []kit.Crumb {
 	return []kit.Crumb{{Text: "Discovered", Href: "/vms?tab=found"}, {Text: p.VM.HostName, Href: views.HostPath(p.VM.HostID)}}
 }

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-func Found(p FoundPage) templ.Component {
+func Discovered(p DiscoveredPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -312,7 +312,7 @@ func Found(p FoundPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Live("found-body", "body", "host:"+string(p.VM.HostID), views.FoundPath(p.VM.HostID, p.VM.ID), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.Live("found-body", "body", "host:"+string(p.VM.HostID), views.DiscoveredPath(p.VM.HostID, p.VM.ID), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -23,7 +23,7 @@ type NewDiskForm struct {
 	Volume, Size, Content string
 }
 
-func (p DiskPage) action(act string) string {
+func (p DiskPage) actionPath(act string) string {
 	return kit.Link{Path: views.VMPath(p.VM.ID, "disks", act), Query: url.Values{"disk": {Volume(p.Disk.PoolID, p.Disk.Volume)}}}.String()
 }
 

@@ -160,7 +160,7 @@ func DetachDisk(p DiskPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = diskDialog(p, kit.Dialog{Title: "Detach a disk of " + p.VM.Name, Action: p.action("detach"), Button: "Detach", Back: views.VMPath(p.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = diskDialog(p, kit.Dialog{Title: "Detach a disk of " + p.VM.Name, Action: p.actionPath("detach"), Button: "Detach", Back: views.VMPath(p.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -301,7 +301,7 @@ func ReplaceDisk(p DiskPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = diskDialog(p, kit.Dialog{Title: "New disk for " + p.VM.Name, Action: p.action("replace"), Button: "Create disk", Back: views.VMPath(p.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = diskDialog(p, kit.Dialog{Title: "New disk for " + p.VM.Name, Action: p.actionPath("replace"), Button: "Create disk", Back: views.VMPath(p.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -22,22 +22,22 @@ func (p Page) driftWhy(a fleet.Action) string {
 
 // actual is the host's value of a field with drift. Without drift, it is wanted, the value in the spec.
 func actual(vm fleet.VMView, field, wanted string) string {
-	if d := driftOf(vm, field); d != nil {
+	if d := fieldDrift(vm, field); d != nil {
 		return d.Actual
 	}
 	return wanted
 }
 
 // driftWords lists the fields with drift: "vCPUs, memory".
-func driftWords(vm *fleet.VMView) string {
+func driftFields(vm *fleet.VMView) string {
 	words := make([]string, len(vm.Status.Drift))
 	for i, d := range vm.Status.Drift {
-		words[i] = fieldWord(d.Field)
+		words[i] = fieldLabel(d.Field)
 	}
 	return strings.Join(words, ", ")
 }
 
-func driftOf(vm fleet.VMView, field string) *fleet.Drift {
+func fieldDrift(vm fleet.VMView, field string) *fleet.Drift {
 	if vm.Status == nil {
 		return nil
 	}
@@ -53,8 +53,8 @@ func driftOf(vm fleet.VMView, field string) *fleet.Drift {
 // change before the click.
 func (p Page) acceptDrift(d fleet.Drift) kit.Act {
 	a := kit.Act{
-		Word: "Accept drift", Label: "Accept drift " + fieldWord(d.Field), Post: p.path("accept-drift"), Why: p.driftWhy(fleet.ActAcceptDrift),
-		Send: []kit.Sent{{Name: "field", Value: d.Field}, {Name: "actual", Value: d.Actual}},
+		Word: "Accept drift", Label: "Accept drift " + fieldLabel(d.Field), Post: p.path("accept-drift"), Why: p.driftWhy(fleet.ActAcceptDrift),
+		Send: []kit.FormValue{{Name: "field", Value: d.Field}, {Name: "actual", Value: d.Actual}},
 	}
 	if d.Take == nil {
 		a = a.When("Quantix has no setting for this value. Reapply, or leave the drift.")

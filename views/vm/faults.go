@@ -10,7 +10,7 @@ import (
 )
 
 // fieldWord is the label of a VM field.
-func fieldWord(name string) string {
+func fieldLabel(name string) string {
 	if f, ok := fleet.FieldOf(name); ok {
 		return f.Type
 	}
@@ -21,19 +21,19 @@ func fieldWord(name string) string {
 func faultID(i int, word string) string { return "fault-" + strconv.Itoa(i) + "-" + word[:3] }
 
 // trouble is the warning that the phase does not show: a fault of the VM, or a failed last job; empty: none.
-func trouble(vm *fleet.VMView) (word, text string) {
+func warning(vm *fleet.VMView) (word, text string) {
 	if len(vm.Status.Faults) > 0 {
 		f := vm.Status.Faults[0]
 		return f.Word(), f.Text
 	}
-	if !vm.OrderFailed() {
+	if !vm.LastTaskFailed() {
 		return "", ""
 	}
 	return vm.Status.Failure(), vm.Status.Error
 }
 
 // waysOut are the actions that resolve a fault.
-func (p Page) waysOut(f fleet.Fault) []kit.Act {
+func (p Page) remedies(f fleet.Fault) []kit.Act {
 	if f.Code == fleet.FaultExpiry {
 		return []kit.Act{kit.Act{Icon: "shield", Word: "Extend…", Href: p.path("guard"), Dialog: true}.When(p.action(fleet.ActProtect).Reason)}
 	}

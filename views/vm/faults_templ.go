@@ -67,7 +67,7 @@ func faults(p Page) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					if acts := p.waysOut(f); len(acts) > 0 {
+					if acts := p.remedies(f); len(acts) > 0 {
 						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<div class=\"note-act\">")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
@@ -94,7 +94,7 @@ func faults(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if f.Code == fleet.FaultRebooted && p.action(fleet.ActStop).Allowed {
-						templ_7745c5c3_Err = migrateOff(p).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = leaveOff(p).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}

@@ -12,13 +12,13 @@ import (
 )
 
 // FirstForm is the form of a guest's first-boot data. Its fields have the API's names.
-type FirstForm struct {
+type FirstBootForm struct {
 	Typed  url.Values
 	Errors kit.Errors
 	Specs  []fleet.Customization // specs to choose from; empty in the form of a spec itself
-	Has    fleet.VMFirstBoot     // current first-boot data of an existing VM
+	Current    fleet.VMFirstBoot     // current first-boot data of an existing VM
 	Spec   bool                  // edits a customization spec, which may contain variables
-	More   string                // text about settings without a field in the form, which an edit keeps
+	OtherSettings   string                // text about settings without a field in the form, which an edit keeps
 }
 
 // Names of form fields that the API does not have.
@@ -26,14 +26,14 @@ const (
 	FirstKind     = "firstBoot.kind"
 	FirstNetwork  = "firstBoot.cloudInit.network"
 	FirstPassword = "firstBoot.cloudInit.users[0].password"
-	FirstKept     = "firstBoot.cloudInit.users[0].passwordHash"
+	FirstPasswordHash     = "firstBoot.cloudInit.users[0].passwordHash"
 	FirstSpec     = "firstBoot.customizationId"
 	FirstValues   = "firstBoot.variables"
 	BySpec        = "spec"  // kind: by customization spec
-	Again         = "again" // kind: apply the current first-boot data again
+	KeepCurrent         = "again" // kind: apply the current first-boot data again
 )
 
-func (f FirstForm) first(name string, in kit.Field) kit.Field {
+func (f FirstBootForm) field(name string, in kit.Field) kit.Field {
 	in.Name = name
 	in.Value = f.Typed.Get(name)
 	if in.Error == "" {
@@ -43,14 +43,14 @@ func (f FirstForm) first(name string, in kit.Field) kit.Field {
 }
 
 // cloud is a field of the cloud-init form.
-func (f FirstForm) cloud(name string, in kit.Field) kit.Field {
-	return f.first("firstBoot.cloudInit."+name, in)
+func (f FirstBootForm) cloudField(name string, in kit.Field) kit.Field {
+	return f.field("firstBoot.cloudInit."+name, in)
 }
 
-func (f FirstForm) kinds() []kit.Option {
+func (f FirstBootForm) kinds() []kit.Option {
 	var out []kit.Option
-	if f.Has.Kind != "" {
-		out = append(out, kit.Option{Value: Again, Text: "Current settings, applied again"})
+	if f.Current.Kind != "" {
+		out = append(out, kit.Option{Value: KeepCurrent, Text: "Current settings, applied again"})
 	}
 	for _, o := range fleet.FirstBootKinds {
 		if o.Value != "" || !f.Spec {
@@ -63,7 +63,7 @@ func (f FirstForm) kinds() []kit.Option {
 	return out
 }
 
-func (f FirstForm) specs() []kit.Option {
+func (f FirstBootForm) specs() []kit.Option {
 	out := []kit.Option{{Text: "Choose one"}}
 	for _, s := range f.Specs {
 		text := s.Name
@@ -82,7 +82,7 @@ func (f FirstForm) specs() []kit.Option {
 const DefaultUser = "the image's default user"
 
 // now summarizes the typed values; empty: nothing typed.
-func (f FirstForm) now() string {
+func (f FirstBootForm) summary() string {
 	kind := f.Typed.Get(FirstKind)
 	switch kind {
 	case "":
@@ -102,14 +102,14 @@ func (f FirstForm) now() string {
 	switch user := f.Typed.Get("firstBoot.cloudInit.users[0].name"); {
 	case user != "":
 		words += ": user " + user
-	case f.Typed.Get(FirstPassword) != "", f.Typed.Get(FirstKept) != "", f.Typed.Get("firstBoot.cloudInit.users[0].sshKeys") != "":
+	case f.Typed.Get(FirstPassword) != "", f.Typed.Get(FirstPasswordHash) != "", f.Typed.Get("firstBoot.cloudInit.users[0].sshKeys") != "":
 		words += ": " + DefaultUser
 	}
 	return words
 }
 
 // wrong reports whether any field of the first-boot data has an error.
-func (f FirstForm) wrong() bool { return f.Errors.Under("firstBoot") != "" }
+func (f FirstBootForm) hasErrors() bool { return f.Errors.Under("firstBoot") != "" }
 
 func area(in kit.Field, rows, placeholder string) kit.Field {
 	in.Attrs = map[string]any{"rows": rows, "spellcheck": "false", "autocapitalize": "none", "placeholder": placeholder}
@@ -123,37 +123,37 @@ func code(in kit.Field, rows, placeholder string) kit.Field {
 	return in
 }
 
-func word(in kit.Field, placeholder string) kit.Field {
+func textInput(in kit.Field, placeholder string) kit.Field {
 	in.Attrs = map[string]any{"spellcheck": "false", "autocapitalize": "none", "autocomplete": "off", "placeholder": placeholder}
 	return in
 }
 
-func (f FirstForm) password() kit.Field {
-	in := f.first(FirstPassword, kit.Field{Label: "Password", Type: "password", Hint: "Stored as a hash. Empty: SSH key only."})
+func (f FirstBootForm) password() kit.Field {
+	in := f.field(FirstPassword, kit.Field{Label: "Password", Type: "password", Hint: "Stored as a hash. Empty: SSH key only."})
 	in.Value = ""
 	in.Attrs = map[string]any{"autocomplete": "new-password"}
-	if f.Typed.Get(FirstKept) != "" {
+	if f.Typed.Get(FirstPasswordHash) != "" {
 		in.Hint = "A password is set and not shown. Empty: unchanged."
 	}
 	return in
 }
 
 // firstForm is the part of a VM's form with the first-boot data.
-func (f Form) firstForm() FirstForm {
-	return FirstForm{Typed: f.Typed, Errors: f.Errors, Specs: f.Specs}
+func (f Form) firstForm() FirstBootForm {
+	return FirstBootForm{Typed: f.Typed, Errors: f.Errors, Specs: f.Specs}
 }
 
 // FirstPage is the dialog that changes a VM's first-boot data. The guest reads the data at its next start.
-type FirstPage struct {
+type FirstBootPage struct {
 	VM     fleet.VMView
-	Form   FirstForm
+	Form   FirstBootForm
 	SetBy  string // who set the current first-boot data; empty: there is none
 	SetAt  string // when the data was set, in words
 	Why    string // why the data cannot be changed now
 	Errors kit.Errors
 }
 
-func (p FirstPage) dialog() kit.Dialog {
+func (p FirstBootPage) dialog() kit.Dialog {
 	return kit.Dialog{
 		Title: "First boot of " + p.VM.Name, Button: "Save", Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "first-boot"), Why: p.Why,
 	}
@@ -179,7 +179,7 @@ func newSpec(a fleet.Actor) kit.Act {
 type SpecPage struct {
 	ID       fleet.CustomizationID // empty: a new spec
 	Typed    url.Values            // values other than the first-boot data: name, project, description, generation
-	Form     FirstForm
+	Form     FirstBootForm
 	Projects kit.Choices
 	Seen     fleet.Customization // stored spec
 	Errors   kit.Errors
@@ -200,7 +200,7 @@ func (p SpecPage) action() string {
 	return views.CustomizationPath(p.ID)
 }
 
-func owner(c fleet.Customization) string {
+func specOwner(c fleet.Customization) string {
 	if c.ProjectID == "" {
 		return "every project"
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // firstFold is the first boot section of a new VM's form.
-func firstFold(f FirstForm) templ.Component {
+func firstFold(f FirstBootForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -54,7 +54,7 @@ func firstFold(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if f.wrong() || f.now() != "" {
+		if f.hasErrors() || f.summary() != "" {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, " open")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -89,7 +89,7 @@ func firstFold(f FirstForm) templ.Component {
 }
 
 // firstFields are the fields of the first-boot data. Only the fields of the chosen kind are visible.
-func firstFields(f FirstForm) templ.Component {
+func firstFields(f FirstBootForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -114,7 +114,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(f.first(FirstKind, kit.Field{Label: "Initialization method", Hint: "The image must have cloud-init or Ignition, or be Windows."}), f.kinds()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(f.field(FirstKind, kit.Field{Label: "Initialization method", Hint: "The image must have cloud-init or Ignition, or be Windows."}), f.kinds()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -136,9 +136,9 @@ func firstFields(f FirstForm) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var5 string
-		templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.ResolveAttributeValue(FirstKept)
+		templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.ResolveAttributeValue(FirstPasswordHash)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 27, Col: 40}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 27, Col: 48}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var5)
 		if templ_7745c5c3_Err != nil {
@@ -149,9 +149,9 @@ func firstFields(f FirstForm) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var6 string
-		templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.ResolveAttributeValue(f.Typed.Get(FirstKept))
+		templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.ResolveAttributeValue(f.Typed.Get(FirstPasswordHash))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 27, Col: 73}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 27, Col: 89}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var6)
 		if templ_7745c5c3_Err != nil {
@@ -161,7 +161,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(word(f.cloud("users[0].name", kit.Field{Label: "User", Hint: "Empty: the image's default user, such as debian or ubuntu."}), "anna")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(textInput(f.cloudField("users[0].name", kit.Field{Label: "User", Hint: "Empty: the image's default user, such as debian or ubuntu."}), "anna")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -173,15 +173,15 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(area(f.cloud("users[0].sshKeys", kit.Field{Label: "SSH keys", Hint: "One public key per line."}), "2", "ssh-ed25519 AAAA… anna@desk")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(area(f.cloudField("users[0].sshKeys", kit.Field{Label: "SSH keys", Hint: "One public key per line."}), "2", "ssh-ed25519 AAAA… anna@desk")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.CheckField(f.cloud("users[0].sudo", kit.Field{Label: "Passwordless sudo", Hint: "For the user named above. For the default user, the image decides."}), f.Typed.Get("firstBoot.cloudInit.users[0].sudo") != "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.CheckField(f.cloudField("users[0].sudo", kit.Field{Label: "Passwordless sudo", Hint: "For the user named above. For the default user, the image decides."}), f.Typed.Get("firstBoot.cloudInit.users[0].sudo") != "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.CheckField(f.cloud("sshPassword", kit.Field{Label: "SSH sign-in by password"}), f.Typed.Get("firstBoot.cloudInit.sshPassword") != "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.CheckField(f.cloudField("sshPassword", kit.Field{Label: "SSH sign-in by password"}), f.Typed.Get("firstBoot.cloudInit.sshPassword") != "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -189,15 +189,15 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(word(f.cloud("hostname", kit.Field{Label: "Hostname", Hint: "Empty: the VM's name."}), "web-01.example.org")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(textInput(f.cloudField("hostname", kit.Field{Label: "Hostname", Hint: "Empty: the VM's name."}), "web-01.example.org")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(word(f.cloud("timezone", kit.Field{Label: "Time zone"}), "Europe/Zurich")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(textInput(f.cloudField("timezone", kit.Field{Label: "Time zone"}), "Europe/Zurich")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(word(f.cloud("locale", kit.Field{Label: "Locale"}), "en_GB.UTF-8")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(textInput(f.cloudField("locale", kit.Field{Label: "Locale"}), "en_GB.UTF-8")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -205,7 +205,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(area(f.cloud("network", kit.Field{Label: "Network", Hint: "One line per NIC, in order: dhcp, or its addresses with gateway and DNS servers. Empty: DHCP on the first NIC."}), "2", "192.0.2.10/24 via 192.0.2.1 dns 192.0.2.53")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(area(f.cloudField("network", kit.Field{Label: "Network", Hint: "One line per NIC, in order: dhcp, or its addresses with gateway and DNS servers. Empty: DHCP on the first NIC."}), "2", "192.0.2.10/24 via 192.0.2.1 dns 192.0.2.53")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -213,11 +213,11 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(area(f.cloud("packages", kit.Field{Label: "Packages", Hint: "One per line."}), "3", "nginx")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(area(f.cloudField("packages", kit.Field{Label: "Packages", Hint: "One per line."}), "3", "nginx")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(area(f.cloud("run", kit.Field{Label: "Commands", Hint: "One command per line, run as root at the end."}), "3", "systemctl enable --now nginx")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(area(f.cloudField("run", kit.Field{Label: "Commands", Hint: "One command per line, run as root at the end."}), "3", "systemctl enable --now nginx")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -225,19 +225,19 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.CheckField(f.cloud("upgrade", kit.Field{Label: "Upgrade all packages"}), f.Typed.Get("firstBoot.cloudInit.upgrade") != "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.CheckField(f.cloudField("upgrade", kit.Field{Label: "Upgrade all packages"}), f.Typed.Get("firstBoot.cloudInit.upgrade") != "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if f.More != "" {
+		if f.OtherSettings != "" {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p class=\"hint\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var7 string
-			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(f.More)
+			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(f.OtherSettings)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 47, Col: 28}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 47, Col: 37}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 			if templ_7745c5c3_Err != nil {
@@ -265,7 +265,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(code(f.first("firstBoot.userData", kit.Field{Label: "Text", Hint: "cloud-init user-data in YAML, an Ignition configuration in JSON, or a Windows answer file in XML."}), "14", "#cloud-config\n")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(code(f.field("firstBoot.userData", kit.Field{Label: "Text", Hint: "cloud-init user-data in YAML, an Ignition configuration in JSON, or a Windows answer file in XML."}), "14", "#cloud-config\n")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -286,7 +286,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(code(f.first("firstBoot.networkConfig", kit.Field{Label: "Network config", Hint: "cloud-init network config, version 1 or 2. Empty: DHCP on the first NIC."}), "5", "version: 2\n")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(code(f.field("firstBoot.networkConfig", kit.Field{Label: "Network config", Hint: "cloud-init network config, version 1 or 2. Empty: DHCP on the first NIC."}), "5", "version: 2\n")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -312,11 +312,11 @@ func firstFields(f FirstForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.SelectField(f.first(FirstSpec, kit.Field{Label: "Customization spec"}), f.specs()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.SelectField(f.field(FirstSpec, kit.Field{Label: "Customization spec"}), f.specs()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.AreaField(area(f.first(FirstValues, kit.Field{Label: "Variable values", Hint: "One name=value per line."}), "3", "color=red")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.AreaField(area(f.field(FirstValues, kit.Field{Label: "Variable values", Hint: "One name=value per line."}), "3", "color=red")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -431,7 +431,7 @@ func firstFields(f FirstForm) templ.Component {
 }
 
 // FirstBoot is the dialog of the first-boot data for the guest's next start.
-func FirstBoot(p FirstPage) templ.Component {
+func FirstBoot(p FirstBootPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -542,7 +542,7 @@ func FirstBoot(p FirstPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.WhenBadge(fleet.NextBoot).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.WhenBadge(fleet.WhenNextBoot).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -613,11 +613,11 @@ func firstRow(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = changed(p.VM, "firstBoot").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = driftBadge(p.VM, "firstBoot").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if waits(p.VM, "firstBoot") {
+		if pendingNextBoot(p.VM, "firstBoot") {
 			var templ_7745c5c3_Var27 string
 			templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 			if templ_7745c5c3_Err != nil {
@@ -627,7 +627,7 @@ func firstRow(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.WhenBadge(fleet.NextBoot).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.WhenBadge(fleet.WhenNextBoot).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -758,9 +758,9 @@ func Customizations(p SpecList) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var33 string
-				templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(owner(c))
+				templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(specOwner(c))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 123, Col: 23}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 123, Col: 27}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 				if templ_7745c5c3_Err != nil {
@@ -906,9 +906,9 @@ func Customization(p SpecPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var41 string
-			templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(owner(p.Seen))
+			templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(specOwner(p.Seen))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 149, Col: 24}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 149, Col: 28}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
 			if templ_7745c5c3_Err != nil {
@@ -1070,7 +1070,7 @@ func specForm(p SpecPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(word(p.field("name", kit.Field{Label: "Name", Required: true, Hint: "Lower-case letters, digits, dots and hyphens."}), "web")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(textInput(p.field("name", kit.Field{Label: "Name", Required: true, Hint: "Lower-case letters, digits, dots and hyphens."}), "web")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -27,7 +27,7 @@ type Form struct {
 
 	Specs []fleet.Customization // customization specs for the first boot of a new VM
 
-	From *From // source of the new VM other than an image; nil: none
+	Source *Source // source of the new VM other than an image; nil: none
 
 	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs, Discs, Files kit.Choices
 
@@ -35,7 +35,7 @@ type Form struct {
 }
 
 // From is the source that filled the form of a new VM.
-type From struct {
+type Source struct {
 	Title, Back string
 	Note        string            // one sentence for the form
 	Sent        map[string]string // hidden form fields: from.templateId, …
@@ -48,55 +48,55 @@ type From struct {
 
 // Title is the form's heading.
 func (f Form) Title() string {
-	if f.From != nil {
-		return f.From.Title
+	if f.Source != nil {
+		return f.Source.Title
 	}
 	return "New VM"
 }
 
 func (f Form) back() string {
-	if f.From != nil {
-		return f.From.Back
+	if f.Source != nil {
+		return f.Source.Back
 	}
 	return "/vms"
 }
 
 // cloned names the source of the disk with index i of a clone; empty: the disk is no copy.
-func (f Form) cloned(i string) string {
+func (f Form) cloneSource(i string) string {
 	n, err := strconv.Atoi(i)
-	if f.From == nil || err != nil || n >= len(f.From.Disks) {
+	if f.Source == nil || err != nil || n >= len(f.Source.Disks) {
 		return ""
 	}
-	return f.From.Disks[n]
+	return f.Source.Disks[n]
 }
 
 // was names the original network of an imported NIC; empty: none.
-func (f Form) was(at string) string {
+func (f Form) originalNetwork(at string) string {
 	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(at, "spec.nics["), "]"))
-	if f.From == nil || err != nil || n >= len(f.From.NICs) {
+	if f.Source == nil || err != nil || n >= len(f.Source.NICs) {
 		return ""
 	}
-	return f.From.NICs[n] + "."
+	return f.Source.NICs[n] + "."
 }
 
 // kept are the hidden fields of a NIC's filter settings, which the form does not show.
-func (f Form) kept(at string) []kit.Sent {
-	var out []kit.Sent
+func (f Form) hiddenNICFields(at string) []kit.FormValue {
+	var out []kit.FormValue
 	if f.Edits {
 		return nil
 	}
 	for name, texts := range f.Typed {
 		rest, ok := strings.CutPrefix(name, at+".")
 		if ok && len(texts) > 0 && (strings.HasPrefix(rest, "securityGroups[") || rest == "antiSpoofing") {
-			out = append(out, kit.Sent{Name: name, Value: texts[0]})
+			out = append(out, kit.FormValue{Name: name, Value: texts[0]})
 		}
 	}
-	slices.SortFunc(out, func(a, b kit.Sent) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b kit.FormValue) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
 // keptWords describes the hidden NIC settings: "Keeps 2 security groups."
-func keptWords(kept []kit.Sent) string {
+func hiddenNICText(kept []kit.FormValue) string {
 	n := 0
 	for _, s := range kept {
 		if strings.Contains(s.Name, ".securityGroups[") {
@@ -110,7 +110,7 @@ func keptWords(kept []kit.Sent) string {
 }
 
 // several describes the typed number of VMs: "3 VMs, from number 5".
-func (f Form) several() string {
+func (f Form) countText() string {
 	n, err := strconv.Atoi(strings.TrimSpace(f.Typed.Get("count")))
 	switch {
 	case err != nil || n <= 1:
@@ -121,8 +121,8 @@ func (f Form) several() string {
 	return kit.Count(n, "VM")
 }
 
-func (f Form) severalOpen() bool {
-	return f.several() != "one VM" || f.Errors.At("count") != "" || f.Errors.At("first") != ""
+func (f Form) countOpen() bool {
+	return f.countText() != "one VM" || f.Errors.At("count") != "" || f.Errors.At("first") != ""
 }
 
 // field is one input with its typed value, its errors (also those of nested fields), and when an edit takes effect.
@@ -135,11 +135,11 @@ func (f Form) field(name string, in kit.Field) kit.Field {
 		in.Error = f.Errors.Under(name)
 	}
 	if of, ok := fleet.FieldOf(strings.TrimPrefix(name, "spec.")); f.Edits && !strings.Contains(name, "[") {
-		in.When = fleet.Now
+		in.When = fleet.WhenNow
 		if ok && f.On {
-			in.When = of.On
+			in.When = of.TakesEffect
 		}
-		if room := f.room(of.Name); room != "" {
+		if room := f.growthHint(of.Name); room != "" {
 			in.When, in.Hint = "", room
 		}
 	}
@@ -213,7 +213,7 @@ func first(e kit.Errors, paths ...string) string {
 // firmware is the firmware choice, disabled while the guest is running.
 func (f Form) firmware() kit.Field {
 	in := kit.Field{Label: "Firmware"}
-	if of, ok := fleet.FieldOf("firmware"); ok && f.On && of.On == fleet.PowerOff {
+	if of, ok := fleet.FieldOf("firmware"); ok && f.On && of.TakesEffect == fleet.WhenPoweredOff {
 		in.Attrs = templ.Attributes{"disabled": true}
 	}
 	return in

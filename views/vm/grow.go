@@ -33,15 +33,15 @@ func (p GrowPage) dialog() kit.Dialog {
 	}
 }
 
-func (p GrowPage) how() string {
-	if p.VM.On() {
+func (p GrowPage) effectText() string {
+	if p.VM.HasGuest() {
 		return "The running guest sees the new size immediately. Grow the partition and the file system in the guest."
 	}
 	return "The guest sees the new size at its next start. Grow the partition and the file system in the guest."
 }
 
 // now is the disk's current size.
-func (p GrowPage) now() string {
+func (p GrowPage) currentSize() string {
 	if n := p.VM.DiskBytes(p.Disk); n > 0 {
 		return kit.Bytes(n)
 	}
@@ -64,7 +64,7 @@ func (p Page) diskActs(d fleet.Disk) []kit.Act {
 }
 
 // asked is the requested size of a disk that its host has not grown yet; empty: the disk has the requested size.
-func asked(vm fleet.VMView, d fleet.Disk) string {
+func pendingSize(vm fleet.VMView, d fleet.Disk) string {
 	if has := vm.DiskBytes(d); vm.Status != nil && d.SizeBytes > has && has > 0 {
 		return kit.Bytes(d.SizeBytes)
 	}

@@ -39,7 +39,7 @@ func (p Page) guestActs() []kit.Act {
 		case fleet.ActFreeze, fleet.ActGuestPassword, fleet.ActExec:
 			a.Word, a.Href, a.Dialog = a.Word+"…", p.path("guest", string(s.Action)), true
 		default:
-			a.Post, a.Send = p.path("guest"), []kit.Sent{{Name: "action", Value: string(s.Action)}}
+			a.Post, a.Send = p.path("guest"), []kit.FormValue{{Name: "action", Value: string(s.Action)}}
 		}
 		out = append(out, a)
 	}
@@ -76,7 +76,7 @@ func agentHelp(g fleet.GuestStatus) string {
 
 // clockOff describes the offset between the guest's and the host's clock. bad: the offset is large enough to break
 // certificates and logs.
-func clockOff(g fleet.GuestReading) (text string, bad bool) {
+func clockOffset(g fleet.GuestReading) (text string, bad bool) {
 	off := time.Duration(g.ClockMs) * time.Millisecond
 	way := "ahead"
 	if g.ClockBehind {
@@ -113,15 +113,15 @@ func (p Page) guest() *fleet.GuestStatus {
 }
 
 // GuardPage is the dialog that sets a VM's protection.
-type GuardPage struct {
+type ProtectionPage struct {
 	VM     fleet.VMView
 	Why    string
-	In     GuardForm
+	In     ProtectionForm
 	Errors kit.Errors
 }
 
 // GuardForm holds the values that a person typed. Times are in UTC.
-type GuardForm struct {
+type ProtectionForm struct {
 	Protected, Locked, Stops bool
 	Reason, Expires          string
 }
@@ -130,8 +130,8 @@ type GuardForm struct {
 const ExpiresForm = "2006-01-02T15:04"
 
 // GuardOf is the form of the VM's current protection.
-func GuardOf(g fleet.VMProtection) GuardForm {
-	out := GuardForm{Protected: g.Protected, Locked: g.Lock != nil, Stops: g.ExpiryStops}
+func ProtectionFormOf(g fleet.VMProtection) ProtectionForm {
+	out := ProtectionForm{Protected: g.Protected, Locked: g.Lock != nil, Stops: g.ExpiryStops}
 	if g.Lock != nil {
 		out.Reason = g.Lock.Reason
 	}
@@ -141,7 +141,7 @@ func GuardOf(g fleet.VMProtection) GuardForm {
 	return out
 }
 
-func (p GuardPage) dialog() kit.Dialog {
+func (p ProtectionPage) dialog() kit.Dialog {
 	return kit.Dialog{
 		Help: kit.HelpProtection, Title: "Protection of " + p.VM.Name, Button: "Save", Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "guard"), Why: p.Why,
 	}

@@ -175,7 +175,7 @@ func insideGuest(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				off, bad := clockOff(p.Guest.GuestReading)
+				off, bad := clockOffset(p.Guest.GuestReading)
 				if bad {
 					templ_7745c5c3_Err = kit.Icon("triangle-alert", "warn").Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
@@ -587,7 +587,7 @@ func Exec(p GuestPage) templ.Component {
 }
 
 // Protection is the dialog of the VM's protection.
-func Protection(p GuardPage) templ.Component {
+func Protection(p ProtectionPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -693,7 +693,7 @@ func Protection(p GuardPage) templ.Component {
 }
 
 // locked shows who locked the VM, and why.
-func locked(p Page) templ.Component {
+func lockNote(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -15,8 +15,8 @@ func pluggedIn(vm fleet.VMView, mac string) bool {
 }
 
 // unasked returns the guest's NICs that are not in the spec, without NICs of a pending unplug.
-func unasked(vm fleet.VMView) []fleet.NICState {
-	if vm.Status == nil || driftOf(vm, "nics") != nil {
+func extraNICs(vm fleet.VMView) []fleet.NICState {
+	if vm.Status == nil || fieldDrift(vm, "nics") != nil {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(vm.Status.NICs), func(n fleet.NICState) bool {
@@ -25,7 +25,7 @@ func unasked(vm fleet.VMView) []fleet.NICState {
 	})
 }
 
-func waits(vm fleet.VMView, field string) bool {
+func pendingNextBoot(vm fleet.VMView, field string) bool {
 	return vm.Status != nil && slices.Contains(vm.Status.NextBoot, field)
 }
 
@@ -44,7 +44,7 @@ func statusMemory(vm fleet.VMView) int {
 }
 
 // squeezed describes how far the balloon has reduced the guest's memory; empty: the guest has all its memory.
-func squeezed(vm fleet.VMView) string {
+func balloonText(vm fleet.VMView) string {
 	if vm.Status == nil || vm.Status.BalloonMiB == 0 {
 		return ""
 	}

@@ -10,7 +10,7 @@ import (
 
 // Sections of the form that fleet.VMSections does not list.
 const (
-	severalSection = "vm-several"
+	countSection = "vm-several"
 	firstSection   = "vm-first-boot"
 	rulesSection   = "vm-rules"
 	healthSection  = "vm-health"
@@ -19,20 +19,20 @@ const (
 // BeginHeadings is the request value that asks for the section headings only.
 const BeginHeadings = "headings"
 
-func headingID(section string) string { return section + "-now" }
+func summaryID(section string) string { return section + "-now" }
 
 // heading is the summary of the typed first-boot data; without data, it is "none".
-func (f FirstForm) heading() string {
-	return cmp.Or(f.now(), "none")
+func (f FirstBootForm) heading() string {
+	return cmp.Or(f.summary(), "none")
 }
 
 // headings returns the sections of the form with their summaries. sent holds the values under the row numbers of the
 // page.
-func (f Form) headings(sent url.Values) []fold {
-	out := f.folds()
-	out = append(out, fold{id: rulesSection, now: f.rowsNow("spec.rules", "rule")}, fold{id: healthSection, now: f.rowsNow("spec.health", "check")})
+func (f Form) headings(sent url.Values) []formSection {
+	out := f.sections()
+	out = append(out, formSection{id: rulesSection, summary: f.rowsSummary("spec.rules", "rule")}, formSection{id: healthSection, summary: f.rowsSummary("spec.health", "check")})
 	if !f.Edits {
-		out = append(out, fold{id: severalSection, now: f.several()}, fold{id: firstSection, now: f.firstForm().heading()})
+		out = append(out, formSection{id: countSection, summary: f.countText()}, formSection{id: firstSection, summary: f.firstForm().heading()})
 	}
 	f.Typed = sent
 	for _, i := range f.rows("spec.disks") {
@@ -43,10 +43,10 @@ func (f Form) headings(sent url.Values) []fold {
 		at := "spec.nics[" + i + "]"
 		out = append(out, rowFolds(f, at, fleet.NICFields, f.keepsNIC(at))...)
 	}
-	return slices.DeleteFunc(out, func(s fold) bool { return len(s.fields) > 0 && !f.sent(s) })
+	return slices.DeleteFunc(out, func(s formSection) bool { return len(s.fields) > 0 && !f.hasSection(s) })
 }
 
 // sent reports whether the page has the section. A removed row leaves a gap in the row numbers.
-func (f Form) sent(s fold) bool {
-	return slices.ContainsFunc(s.fields, func(p formPart) bool { return f.Typed.Has(p.name) })
+func (f Form) hasSection(s formSection) bool {
+	return slices.ContainsFunc(s.fields, func(p formField) bool { return f.Typed.Has(p.name) })
 }

@@ -16,8 +16,8 @@ type healthRow struct {
 
 var healthLooks = map[fleet.Health]struct{ icon, tone, word string }{
 	fleet.Healthy:      {"circle-check", "ok", "Healthy"},
-	fleet.HealthFails:  {"circle-x", "bad", "Failing"},
-	fleet.HealthUnsure: {"circle-question-mark", "unknown", "Unknown"},
+	fleet.HealthFailing:  {"circle-x", "bad", "Failing"},
+	fleet.HealthUnknown: {"circle-question-mark", "unknown", "Unknown"},
 }
 
 // health are the VM's configured health checks with the results of its host. Results of an offline host are not shown.
@@ -25,23 +25,23 @@ func (p Page) health() []healthRow {
 	var out []healthRow
 	s := p.VM.Status
 	for _, c := range p.VM.Spec.Health {
-		state := fleet.HealthState{Check: c, State: fleet.HealthUnsure}
+		state := fleet.HealthState{Check: c, State: fleet.HealthUnknown}
 		switch {
 		case p.VM.Phase == fleet.PhaseUnknown:
-			state.Said = "The host is offline."
+			state.Answer = "The host is offline."
 		case s == nil:
-			state.Said = "The VM is not created yet."
-		case !p.VM.On():
-			state.Said = "Checks run while the guest runs."
+			state.Answer = "The VM is not created yet."
+		case !p.VM.HasGuest():
+			state.Answer = "Checks run while the guest runs."
 		default:
-			state.Said = "The host has not started this check yet."
+			state.Answer = "The host has not started this check yet."
 			if i := slices.IndexFunc(s.Health, func(h fleet.HealthState) bool { return h.Check == c }); i >= 0 {
 				state = s.Health[i]
 			}
 		}
 		look, known := healthLooks[state.State]
 		if !known {
-			look = healthLooks[fleet.HealthUnsure]
+			look = healthLooks[fleet.HealthUnknown]
 		}
 		out = append(out, healthRow{state, look.icon, look.tone, look.word})
 	}
@@ -49,9 +49,9 @@ func (p Page) health() []healthRow {
 }
 
 // name describes the check, cut to a column's width.
-func (h healthRow) name() string {
+func (h healthRow) label() string {
 	const most = 44
-	text := kit.Capital(h.Check.Says())
+	text := kit.Capital(h.Check.Subject())
 	if len(text) > most {
 		return text[:most] + "…" // paths are ASCII, so bytes can be cut
 	}
@@ -59,14 +59,14 @@ func (h healthRow) name() string {
 }
 
 // then describes the host's reaction to a failed check, and how often the host has reacted.
-func (h healthRow) then() string {
+func (h healthRow) reactionText() string {
 	switch {
 	case h.Check.Action == fleet.HealthReport:
 		return "Report"
-	case h.Acted >= fleet.MaxHealthActions:
-		return kit.Capital(string(h.Check.Action)) + ", given up after " + strconv.Itoa(h.Acted)
-	case h.Acted > 0:
-		return kit.Capital(string(h.Check.Action)) + ", " + strconv.Itoa(h.Acted) + " of " + strconv.Itoa(fleet.MaxHealthActions) + " times"
+	case h.Actions >= fleet.MaxHealthActions:
+		return kit.Capital(string(h.Check.Action)) + ", given up after " + strconv.Itoa(h.Actions)
+	case h.Actions > 0:
+		return kit.Capital(string(h.Check.Action)) + ", " + strconv.Itoa(h.Actions) + " of " + strconv.Itoa(fleet.MaxHealthActions) + " times"
 	}
 	return kit.Capital(string(h.Check.Action))
 }
@@ -81,7 +81,7 @@ type ruleRow struct {
 func (p Page) rules() []ruleRow {
 	var out []ruleRow
 	for i, r := range p.VM.Spec.Rules {
-		out = append(out, ruleRow{kit.Capital(r.Says()), slices.Contains(p.VM.Misplaced, i)})
+		out = append(out, ruleRow{kit.Capital(r.Text()), slices.Contains(p.VM.Misplaced, i)})
 	}
 	return out
 }
@@ -111,7 +111,7 @@ func options(all []fleet.Option) []kit.Option {
 }
 
 // rowsNow counts a section's rows for its heading.
-func (f Form) rowsNow(list, what string) string {
+func (f Form) rowsSummary(list, what string) string {
 	if n := len(f.rows(list)); n > 0 {
 		return kit.Count(n, what)
 	}
@@ -123,7 +123,7 @@ func (f Form) rowsOpen(list string) bool {
 	return f.Errors.Under(list) != "" || f.Typed.Get("add") == list
 }
 
-func short(f kit.Field, placeholder string) kit.Field {
+func numberField(f kit.Field, placeholder string) kit.Field {
 	f.Short = true
 	f.Attrs = map[string]any{"inputmode": "numeric", "placeholder": placeholder}
 	return f

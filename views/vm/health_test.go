@@ -20,25 +20,25 @@ func TestHealthIgnoresStaleResults(t *testing.T) {
 		word  string
 		said  string
 	}{
-		"fails":         {fleet.PhaseRunning, fleet.Running, check, fleet.HealthFails, "Failing", "refused"},
+		"fails":         {fleet.PhaseRunning, fleet.Running, check, fleet.HealthFailing, "Failing", "refused"},
 		"healthy":       {fleet.PhaseRunning, fleet.Running, check, fleet.Healthy, "Healthy", "refused"},
-		"host offline":  {fleet.PhaseUnknown, fleet.Running, check, fleet.HealthFails, "Unknown", "The host is offline."},
-		"powered off":   {fleet.PhaseStopped, fleet.Stopped, check, fleet.HealthFails, "Unknown", "Checks run while the guest runs."},
-		"another check": {fleet.PhaseRunning, fleet.Running, other, fleet.HealthFails, "Unknown", "The host has not started this check yet."},
+		"host offline":  {fleet.PhaseUnknown, fleet.Running, check, fleet.HealthFailing, "Unknown", "The host is offline."},
+		"powered off":   {fleet.PhaseStopped, fleet.Stopped, check, fleet.HealthFailing, "Unknown", "Checks run while the guest runs."},
+		"another check": {fleet.PhaseRunning, fleet.Running, other, fleet.HealthFailing, "Unknown", "The host has not started this check yet."},
 		"newer agent":   {fleet.PhaseRunning, fleet.Running, check, "dizzy", "Unknown", "refused"},
 	} {
 		p := Page{VM: fleet.VMView{Phase: c.phase, VM: fleet.VM{
-			Spec: fleet.VMSpec{Health: []fleet.HealthCheck{check}}, Status: &fleet.VMStatus{Power: c.power, Health: []fleet.HealthState{{Check: c.had, State: c.state, Said: "refused"}}},
+			Spec: fleet.VMSpec{Health: []fleet.HealthCheck{check}}, Status: &fleet.VMStatus{Power: c.power, Health: []fleet.HealthState{{Check: c.had, State: c.state, Answer: "refused"}}},
 		}}}
-		if all := p.health(); len(all) != 1 || all[0].word != c.word || all[0].Said != c.said {
+		if all := p.health(); len(all) != 1 || all[0].word != c.word || all[0].Answer != c.said {
 			t.Errorf("%s: %+v", name, all)
 		}
 	}
 	for want, h := range map[string]fleet.HealthState{
-		"Report": {}, "Reset": {Check: fleet.HealthCheck{Action: fleet.HealthReset}}, "Restart, 2 of 5 times": {Check: fleet.HealthCheck{Action: fleet.HealthRestart}, Acted: 2},
-		"Reset, given up after 5": {Check: fleet.HealthCheck{Action: fleet.HealthReset}, Acted: 5},
+		"Report": {}, "Reset": {Check: fleet.HealthCheck{Action: fleet.HealthReset}}, "Restart, 2 of 5 times": {Check: fleet.HealthCheck{Action: fleet.HealthRestart}, Actions: 2},
+		"Reset, given up after 5": {Check: fleet.HealthCheck{Action: fleet.HealthReset}, Actions: 5},
 	} {
-		if got := (healthRow{HealthState: h}).then(); got != want {
+		if got := (healthRow{HealthState: h}).reactionText(); got != want {
 			t.Errorf("the reaction is %q, want %q", got, want)
 		}
 	}

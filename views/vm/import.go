@@ -44,7 +44,7 @@ func ImportHref(pool fleet.PoolID, host fleet.HostID, volume string) string {
 func (f ImportFile) id() string { return string(f.PoolID) + "-" + string(f.HostID) + "-" + f.Name }
 
 // kindOf is the file's kind, in words.
-func (f ImportFile) kindOf() string {
+func (f ImportFile) kindText() string {
 	if f.Format == fleet.FormatOVA {
 		return "OVA archive"
 	}
@@ -55,7 +55,7 @@ func (f ImportFile) kindOf() string {
 }
 
 // contents describes the file's contents.
-func (f ImportFile) contents() string {
+func (f ImportFile) contentsText() string {
 	a := f.Appliance
 	words := []string{}
 	if a.CPUs > 0 {
@@ -101,7 +101,7 @@ type ExportPage struct {
 type ExportForm struct{ What, Pool string }
 
 // end is the time at which the exported file is deleted, in words.
-func (p ExportPage) end(e fleet.Export) string {
+func (p ExportPage) deletedAtText(e fleet.Export) string {
 	left := e.ExpiresAt.Sub(p.Now)
 	if left < time.Hour {
 		return "within the hour"
@@ -122,21 +122,21 @@ func (p ExportPage) kinds() []kit.Option {
 // ExportContent is the download address of an export.
 func ExportContent(id fleet.ExportID) string { return "/exports/" + string(id) + "/content" }
 
-func exportWhat(e fleet.Export) string {
+func exportFormatText(e fleet.Export) string {
 	if e.Disk > 0 {
 		return "Disk " + strconv.Itoa(e.Disk) + " as qcow2"
 	}
 	return "OVA archive"
 }
 
-func (p ExportPage) drop(e fleet.Export) kit.Act {
+func (p ExportPage) deleteAct(e fleet.Export) kit.Act {
 	why := ""
 	if !e.State.Ended() {
 		why = "The export is running. Cancel its task first."
 	}
 	return kit.Act{
 		Icon: "trash-2", Word: "Delete", Label: "Delete " + e.Volume, Post: "/exports/" + string(e.ID) + "/delete", Back: views.VMPath(p.VM.ID, "export"),
-		Sure: "Delete the file " + e.Volume + "?", Danger: true,
+		Confirm: "Delete the file " + e.Volume + "?", Danger: true,
 	}.When(why)
 }
 

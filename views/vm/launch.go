@@ -11,23 +11,23 @@ func encryption(vm fleet.VMView) string {
 	if kind == "" {
 		return ""
 	}
-	return fleet.Input{Options: fleet.ConfidentialKinds}.Says(kind)
+	return fleet.Input{Options: fleet.ConfidentialKinds}.ValueText(kind)
 }
 
 // launchOf is the launch measurement of the running guest; nil: none is known.
 func launchOf(vm fleet.VMView) *fleet.LaunchInfo {
-	if vm.Status == nil || !vm.On() || vm.Phase == fleet.PhaseUnknown {
+	if vm.Status == nil || !vm.HasGuest() || vm.Phase == fleet.PhaseUnknown {
 		return nil
 	}
 	return vm.Status.Launch
 }
 
 // unmeasured is the reason why there is no launch measurement.
-func unmeasured(vm fleet.VMView) string {
+func whyUnmeasured(vm fleet.VMView) string {
 	switch {
 	case vm.Phase == fleet.PhaseUnknown:
 		return "Unknown: the host is offline."
-	case vm.On():
+	case vm.HasGuest():
 		return "The host reports no measurement: the guest was started before this setting, or libvirt did not answer."
 	}
 	return "The VM is off. The processor measures the guest at its start."

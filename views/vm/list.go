@@ -78,7 +78,7 @@ func (p *ListPage) found() kit.Table[fleet.DiscoveredVM] {
 		List: &p.List, ID: "found-rows", Live: "hosts", Every: "30s", Label: "Discovered virtual machines", Type: "VM", Head: kit.NameHead,
 		Items: p.Found, None: noFound(p),
 		Row: func(vm *fleet.DiscoveredVM) kit.Row {
-			return kit.Row{ID: "found-" + string(vm.HostID) + string(vm.ID), Name: vm.Name, Href: views.FoundPath(vm.HostID, vm.ID)}
+			return kit.Row{ID: "found-" + string(vm.HostID) + string(vm.ID), Name: vm.Name, Href: views.DiscoveredPath(vm.HostID, vm.ID)}
 		},
 		RowCells: func(shown kit.Columns, vm *fleet.DiscoveredVM) templ.Component { return foundRow(shown, vm, p.Now) },
 	}
@@ -99,10 +99,10 @@ func (p *ListPage) tabs() []kit.Tab {
 		return strconv.Itoa(n)
 	}
 	return kit.TabsAt(ours, "tab", p.Tab, kit.Tab{Key: "all", Text: "All"},
-		kit.Tab{Key: "attention", Text: "Needs attention", Severity: "bad", Count: count(p.Total.InNeed)},
+		kit.Tab{Key: "attention", Text: "Needs attention", Severity: "bad", Count: count(p.Total.NeedingAttention)},
 		kit.Tab{Key: "restart", Text: "Needs restart", Count: count(p.Total.Phases[fleet.PhaseNeedsRestart])},
 		kit.Tab{Key: "found", Text: "Discovered", Href: found.With("tab", "found").String(), Count: count(p.Total.Discovered)},
-		kit.Tab{Key: "customizations", Text: "Customization specs", Href: fleet.TypeCustomization.Is().Path})
+		kit.Tab{Key: "customizations", Text: "Customization specs", Href: fleet.TypeCustomization.Info().Path})
 }
 
 // summary is the line under the title: "40 · 29 running · 8 unknown". The line counts the whole fleet, so a filtered

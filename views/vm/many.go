@@ -17,8 +17,8 @@ const (
 )
 
 // Asks reports whether the action on several VMs opens a dialog first.
-func Asks(a fleet.Action) bool {
-	return a == fleet.ActDelete || a == ManySnapshot || a == ManyMigrate || a.Job().Is().Forces
+func OpensDialog(a fleet.Action) bool {
+	return a == fleet.ActDelete || a == ManySnapshot || a == ManyMigrate || a.Job().Info().InterruptsWaits
 }
 
 // ManyPage is the dialog of an action on several VMs: forced power off, delete, migrate or take snapshots.
@@ -54,16 +54,16 @@ func (p ManyPage) verb() string {
 
 func (p ManyPage) dialog() kit.Dialog {
 	d := kit.Dialog{
-		Title: p.verb() + " " + p.count() + "?", Action: "/vms/bulk", Button: p.verb() + " " + p.count(), Danger: p.Action == fleet.ActDelete || p.Action.Job().Is().Forces, Back: p.Back,
+		Title: p.verb() + " " + p.count() + "?", Action: "/vms/bulk", Button: p.verb() + " " + p.count(), Danger: p.Action == fleet.ActDelete || p.Action.Job().Info().InterruptsWaits, Back: p.Back,
 	}
 	if p.Action == fleet.ActDelete {
-		d.Face = deleteWords(p.count())
+		d.Face = deleteLabel(p.count())
 	}
 	return d
 }
 
 // names are the first VMs, and the number of VMs beyond them.
-func (p ManyPage) names() (first []fleet.VMView, more int) {
+func (p ManyPage) firstVMs() (first []fleet.VMView, more int) {
 	n := min(len(p.VMs), shownNames)
 	return p.VMs[:n], len(p.VMs) - n
 }
@@ -72,7 +72,7 @@ func (p ManyPage) names() (first []fleet.VMView, more int) {
 func (p ManyPage) Running() int {
 	n := 0
 	for _, vm := range p.VMs {
-		if vm.On() {
+		if vm.HasGuest() {
 			n++
 		}
 	}
@@ -83,7 +83,7 @@ func (p ManyPage) Running() int {
 func (p ManyPage) Number() string { return strconv.Itoa(len(p.VMs)) }
 
 // goes describes the deletion, and how many VMs are powered off before it.
-func (p ManyPage) goes() (text, off string) {
+func (p ManyPage) deletionText() (text, off string) {
 	switch n := p.Running(); {
 	case len(p.VMs) == 1 && n == 0:
 		return "The VM is deleted from its host permanently.", ""
@@ -108,7 +108,7 @@ type manyAct struct {
 func manyPowers() (out []manyAct) {
 	for _, a := range powers {
 		m := manyAct{a, a.Label()}
-		if Asks(a) {
+		if OpensDialog(a) {
 			m.word += "…"
 		}
 		out = append(out, m)
@@ -128,7 +128,7 @@ func (p *ListPage) manyActs() (out []manyAct) {
 }
 
 func (m manyAct) attrs() templ.Attributes {
-	if !Asks(m.action) {
+	if !OpensDialog(m.action) {
 		return nil
 	}
 	return templ.Attributes{"hx-post": "/vms/bulk", "hx-target": "#dialog", "hx-swap": "innerHTML"}

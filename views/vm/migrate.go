@@ -95,7 +95,7 @@ func (p Page) migrate() kit.Act {
 	return kit.Act{Icon: "server", Word: "Move to another host…", Href: views.VMPath(p.VM.ID, "migrate"), Dialog: true}.When(p.MigrateWhy).When(why)
 }
 
-func leavingText(l fleet.LeavingVM) string {
+func migrationText(l fleet.MigratingVM) string {
 	if l.State == fleet.JobQueued {
 		return "waiting for migration to " + l.ToName
 	}

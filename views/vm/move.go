@@ -41,7 +41,7 @@ func diskLink(id fleet.VMID, act string, disk fleet.Volref) string {
 
 // open reports whether a person may choose the target. A target that only lacks space is open to people who may
 // overcommit.
-func (p MovePage) open(t fleet.MoveTarget) bool { return t.Allowed || t.Room && p.overcommits() }
+func (p MovePage) selectable(t fleet.MoveTarget) bool { return t.Allowed || t.LacksOnlySpace && p.overcommits() }
 
 func (p MovePage) overcommits() bool {
 	return p.In.Overcommit || p.Errors.At("overcommit") != "" || p.onlyRoom()
@@ -54,12 +54,12 @@ func (p MovePage) onlyRoom() bool {
 		if t.Allowed {
 			return false
 		}
-		room = room || t.Room
+		room = room || t.LacksOnlySpace
 	}
 	return room
 }
 
-func (p MovePage) how() string {
+func (p MovePage) effectText() string {
 	if p.VM.Status != nil && (p.VM.Status.Power == fleet.Running || p.VM.Status.Power == fleet.Paused) {
 		return "The guest keeps running. The guest's writes are mirrored until the copy is complete; then the guest switches to the copy."
 	}

@@ -50,9 +50,9 @@ func notes(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var2 string
-			templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TheHost(p.VM.HostName))
+			templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CapitalHostOrIts(p.VM.HostName))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/notes.templ`, Line: 15, Col: 40}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/notes.templ`, Line: 15, Col: 49}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
 			if templ_7745c5c3_Err != nil {
@@ -63,7 +63,7 @@ func notes(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = locked(p).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = lockNote(p).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -106,14 +106,14 @@ func notes(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if p.VM.Phase == fleet.PhaseStopped && len(s.Faults) == 0 && p.action(fleet.ActStop).Allowed {
-					templ_7745c5c3_Err = migrateOff(p).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = leaveOff(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", s.Failure()+" on "+kit.AHost(p.VM.HostName)+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", s.Failure()+" on "+kit.HostOrIts(p.VM.HostName)+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -137,7 +137,7 @@ func notes(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", kit.TheHost(p.VM.HostName)+" no longer has this VM.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", kit.CapitalHostOrIts(p.VM.HostName)+" no longer has this VM.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -169,7 +169,7 @@ func notes(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("warn", "wrench", "Changes wait for the next start: "+strings.Join(p.VM.Waiting(), ", ")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("warn", "wrench", "Changes wait for the next start: "+strings.Join(p.VM.NextStartChanges(), ", ")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -179,7 +179,7 @@ func notes(p Page) templ.Component {
 }
 
 // migrateOff offers to leave the VM powered off after a failed job. It needs no confirmation, since no guest runs.
-func migrateOff(p Page) templ.Component {
+func leaveOff(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -204,7 +204,7 @@ func migrateOff(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.ActButton("leave-off", "small", kit.Act{Word: "Leave it off", Post: p.path("actions"), Send: []kit.Sent{{Name: "action", Value: string(fleet.ActStop)}}}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ActButton("leave-off", "small", kit.Act{Word: "Leave it off", Post: p.path("actions"), Send: []kit.FormValue{{Name: "action", Value: string(fleet.ActStop)}}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

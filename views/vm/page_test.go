@@ -81,12 +81,12 @@ func TestVMPageNamesPoolsFieldsAndActions(t *testing.T) {
 		t.Error("a VM without a status has addresses")
 	}
 	for field, want := range map[string]string{"cpus": "vCPUs", "memoryMiB": "memory", "watchdog": "watchdog"} {
-		if got := fieldWord(field); got != want {
+		if got := fieldLabel(field); got != want {
 			t.Errorf("%s reads %q, not %q", field, got, want)
 		}
 	}
 	for _, a := range fleet.VMActions {
-		if asked := sure(a, "web") != ""; asked != (a == fleet.ActStop || a == fleet.ActReset) {
+		if asked := confirmText(a, "web") != ""; asked != (a == fleet.ActStop || a == fleet.ActReset) {
 			t.Errorf("%s asks for confirmation: %v", a, asked)
 		}
 		if actionIcons[a] == "" {

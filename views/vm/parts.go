@@ -14,76 +14,76 @@ import (
 )
 
 // fold is a collapsible section of the form, closed until it is used.
-type fold struct {
+type formSection struct {
 	id, title string
-	now       string // summary of its values
+	summary       string // summary of its values
 	open      bool
 	when      fleet.When // when an edit of any of its fields takes effect; empty: each field shows its own
-	fields    []formPart
+	fields    []formField
 }
 
 // sectionHelp maps a form section to its topic in the manual.
 var sectionHelp = map[fleet.Section]kit.Topic{
 	fleet.SectionCPU: kit.HelpVMCPU, fleet.SectionMemory: kit.HelpVMMemory, fleet.SectionBoot: kit.HelpVMBoot, fleet.SectionDisplay: kit.HelpVMDisplay,
-	fleet.SectionSecurity: kit.HelpVMSecurity, fleet.SectionDevices: kit.HelpVMDevices, fleet.SectionPower: kit.HelpVMPower, fleet.SectionMoves: kit.HelpVMMigration,
+	fleet.SectionSecurity: kit.HelpVMSecurity, fleet.SectionDevices: kit.HelpVMDevices, fleet.SectionPower: kit.HelpVMPower, fleet.SectionMigration: kit.HelpVMMigration,
 }
 
 // topic is the section's topic in the manual. Sections of one disk or NIC have none: the enclosing section has it.
-func (s fold) topic() kit.Topic { return sectionHelp[fleet.Section(s.title)] }
+func (s formSection) topic() kit.Topic { return sectionHelp[fleet.Section(s.title)] }
 
 // formPart is a VM field with its form name.
-type formPart struct {
+type formField struct {
 	name     string
 	input    fleet.Input
 	reserved string
 	when     fleet.When
 }
 
-func (f Form) folds() []fold {
-	var out []fold
+func (f Form) sections() []formSection {
+	var out []formSection
 	for _, s := range fleet.VMSections {
-		one := fold{id: "vm-" + kit.Slug(string(s)), title: string(s)}
+		one := formSection{id: "vm-" + kit.Slug(string(s)), title: string(s)}
 		for _, v := range fleet.VMFields {
-			if v.Input.Section == s && (!f.Edits || v.On != fleet.Never) {
+			if v.Input.Section == s && (!f.Edits || v.TakesEffect != fleet.WhenNever) {
 				one.fields = append(one.fields, f.partOf(v))
 			}
 		}
-		out = append(out, f.filled(one))
+		out = append(out, f.withSummary(one))
 	}
 	return out
 }
 
 // partOf is the form part of a VM field.
-func (f Form) partOf(v fleet.VMField) formPart {
-	part := formPart{"spec." + v.Name, v.Input, v.Reserved, f.field("spec."+v.Name, kit.Field{}).When}
-	if v.Holds != nil {
+func (f Form) partOf(v fleet.VMField) formField {
+	part := formField{"spec." + v.Name, v.Input, v.ReservedReason, f.field("spec."+v.Name, kit.Field{}).When}
+	if v.ReservedPaths != nil {
 		part.reserved = "" // the rows show it one by one
 	}
 	return part
 }
 
 // rowFolds are the sections of a disk's or NIC's row. stays: the row exists in the VM, so an edit may have to wait.
-func rowFolds[S any](f Form, at string, fields []fleet.Field[S], stays bool) []fold {
-	var out []fold
+func rowFolds[S any](f Form, at string, fields []fleet.Field[S], stays bool) []formSection {
+	var out []formSection
 	for _, s := range []fleet.Section{fleet.SectionDevice, fleet.SectionLimits} {
-		one := fold{id: kit.Slug(at) + "-" + kit.Slug(string(s)), title: string(s)}
+		one := formSection{id: kit.Slug(at) + "-" + kit.Slug(string(s)), title: string(s)}
 		for _, v := range fields {
-			if v.Input.Section != s || stays && v.On == fleet.Never { // a create-only field is no choice any more
+			if v.Input.Section != s || stays && v.TakesEffect == fleet.WhenNever { // a create-only field is no choice any more
 				continue
 			}
-			part := formPart{at + "." + v.Name, v.Input, v.Reserved, ""}
+			part := formField{at + "." + v.Name, v.Input, v.ReservedReason, ""}
 			if stays && f.On {
-				part.when = v.On
+				part.when = v.TakesEffect
 			}
 			one.fields = append(one.fields, part)
 		}
-		out = append(out, f.filled(one))
+		out = append(out, f.withSummary(one))
 	}
 	return out
 }
 
 // filled returns the section with the summary of its fields' values. Set values come before defaults.
-func (f Form) filled(one fold) fold {
+func (f Form) withSummary(one formSection) formSection {
 	var set, defaults []string
 	for i, p := range one.fields {
 		if i == 0 {
@@ -95,28 +95,28 @@ func (f Form) filled(one fold) fold {
 			set = append(set, p.input.Label+": "+strconv.Itoa(n))
 		}
 		one.open = one.open || f.Errors.Under(p.name) != ""
-		if now := f.typedPart(p.name); now != "" {
+		if now := f.typedValue(p.name); now != "" {
 			set = append(set, p.input.Label+": "+p.says(now))
-		} else if text := p.input.SaysDefault(); text != "" {
+		} else if text := p.input.DefaultText(); text != "" {
 			defaults = append(defaults, p.input.Label+": "+text)
 		}
 		one.open = one.open || f.Errors.At(p.name) != ""
 	}
-	one.now = cmp.Or(strings.Join(append(set, defaults...), ", "), "none")
+	one.summary = cmp.Or(strings.Join(append(set, defaults...), ", "), "none")
 	return one
 }
 
 // says is a value of the field in words.
-func (p formPart) says(value string) string {
+func (p formField) says(value string) string {
 	if p.input.Kind == fleet.InputMedium || p.input.Kind == fleet.InputFile {
 		_, volume, _ := strings.Cut(value, "/")
 		return volume
 	}
-	return p.input.Says(value)
+	return p.input.ValueText(value)
 }
 
 // typedPart is the typed value of a field; empty: nothing, "0" or "false".
-func (f Form) typedPart(name string) string {
+func (f Form) typedValue(name string) string {
 	texts := f.Typed[name]
 	if len(texts) == 0 || slices.Contains([]string{"0", "false"}, texts[len(texts)-1]) {
 		return ""
@@ -124,26 +124,26 @@ func (f Form) typedPart(name string) string {
 	return texts[len(texts)-1]
 }
 
-func (f Form) part(p formPart, section fleet.When) kit.Field {
+func (f Form) part(p formField, section fleet.When) kit.Field {
 	out := f.field(p.name, kit.Field{Label: p.input.Label, Hint: p.input.Help, Unit: p.input.Unit})
-	out.Value, out.When = f.typedPart(p.name), p.when
+	out.Value, out.When = f.typedValue(p.name), p.when
 	if section != "" {
 		out.When = "" // the section shows it
 	}
-	if f.closed(p) {
+	if f.reserved(p) {
 		out.Hint = "Requires permission to change infrastructure: " + p.reserved + "."
 	}
 	return out
 }
 
 // closed reports whether the actor may not set the field. A value that is set can still be reset.
-func (f Form) closed(p formPart) bool {
-	return p.reserved != "" && !f.RunsHosts && f.typedPart(p.name) == "" && len(f.rows(p.name)) == 0
+func (f Form) reserved(p formField) bool {
+	return p.reserved != "" && !f.RunsHosts && f.typedValue(p.name) == "" && len(f.rows(p.name)) == 0
 }
 
 // proposals are the suggestions of a text field. CPU models come from the hosts, each with its number of supporting
 // hosts, for actors who may see hosts.
-func (f Form) proposals(p formPart) []fleet.Option {
+func (f Form) proposals(p formField) []fleet.Option {
 	if p.name != "spec.cpu.model" {
 		return p.input.Options
 	}
@@ -178,7 +178,7 @@ func optionsOf(in fleet.Input, value string) []kit.Option {
 func setParts(vm fleet.VMView) []fleet.VMField {
 	var out []fleet.VMField
 	for _, v := range fleet.VMFields {
-		if v.Input.Section != "" && (!v.Default(vm.Spec) || driftOf(vm, v.Name) != nil || waits(vm, v.Name)) {
+		if v.Input.Section != "" && (!v.Default(vm.Spec) || fieldDrift(vm, v.Name) != nil || pendingNextBoot(vm, v.Name)) {
 			out = append(out, v)
 		}
 	}
@@ -201,7 +201,7 @@ func (f Form) keepsNIC(at string) bool {
 }
 
 // room describes how far the running guest can grow without a restart; empty: not at all.
-func (f Form) room(field string) string {
+func (f Form) growthHint(field string) string {
 	s := f.VM.Status
 	switch {
 	case !f.On || s == nil:

@@ -36,7 +36,7 @@ func partFolds(f Form) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		for _, s := range f.folds() {
+		for _, s := range f.sections() {
 			templ_7745c5c3_Err = partFold(f, s, "section fold").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -46,7 +46,7 @@ func partFolds(f Form) templ.Component {
 	})
 }
 
-func partFold(f Form, s fold, class string) templ.Component {
+func partFold(f Form, s formSection, class string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -125,7 +125,7 @@ func partFold(f Form, s fold, class string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = heading(s.id, s.now).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = heading(s.id, s.summary).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -186,7 +186,7 @@ func heading(section, now string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var8 string
-		templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.ResolveAttributeValue(headingID(section))
+		templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.ResolveAttributeValue(summaryID(section))
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/parts.templ`, Line: 34, Col: 44}
 		}
@@ -244,7 +244,7 @@ func Headings(f Form, sent url.Values) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var11 string
-			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.ResolveAttributeValue(headingID(s.id))
+			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.ResolveAttributeValue(summaryID(s.id))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/parts.templ`, Line: 41, Col: 42}
 			}
@@ -257,9 +257,9 @@ func Headings(f Form, sent url.Values) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var12 string
-			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(s.now)
+			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(s.summary)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/parts.templ`, Line: 41, Col: 71}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/parts.templ`, Line: 41, Col: 75}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -331,7 +331,7 @@ func followHeadings(path string) templ.Component {
 }
 
 // rowParts are the sections of one disk or NIC.
-func rowParts(f Form, folds []fold) templ.Component {
+func rowParts(f Form, folds []formSection) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -370,7 +370,7 @@ func rowParts(f Form, folds []fold) templ.Component {
 	})
 }
 
-func partField(f Form, v formPart, when fleet.When) templ.Component {
+func partField(f Form, v formField, when fleet.When) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -411,7 +411,7 @@ func partField(f Form, v formPart, when fleet.When) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.CheckField(withBox(in, f.closed(v)), in.Value != "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.CheckField(withBox(in, f.reserved(v)), in.Value != "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -481,17 +481,17 @@ func partField(f Form, v formPart, when fleet.When) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputMedium:
-			templ_7745c5c3_Err = kit.ChoiceField(withBox(in, f.closed(v)), f.Discs).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(withBox(in, f.reserved(v)), f.Discs).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputFile:
-			templ_7745c5c3_Err = kit.ChoiceField(withBox(in, f.closed(v)), f.Files).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(withBox(in, f.reserved(v)), f.Files).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputPool:
-			templ_7745c5c3_Err = poolChoice(f, withBox(f.poolField(in.Name, in), f.closed(v))).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = poolChoice(f, withBox(f.poolField(in.Name, in), f.reserved(v))).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -501,7 +501,7 @@ func partField(f Form, v formPart, when fleet.When) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.TextField(withNumber(in, f.closed(v), v.input.Section)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(withNumber(in, f.reserved(v), v.input.Section)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -511,7 +511,7 @@ func partField(f Form, v formPart, when fleet.When) templ.Component {
 }
 
 // partRowsOf are the rows of a part that a VM can have several times.
-func partRowsOf(f Form, v formPart, in kit.Field) templ.Component {
+func partRowsOf(f Form, v formField, in kit.Field) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -618,7 +618,7 @@ func partRowsOf(f Form, v formPart, in kit.Field) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if !f.closed(v) {
+		if !f.reserved(v) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<template data-row-template>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -661,7 +661,7 @@ func partRowsOf(f Form, v formPart, in kit.Field) templ.Component {
 	})
 }
 
-func partRow(f Form, v formPart, i string) templ.Component {
+func partRow(f Form, v formField, i string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -701,7 +701,7 @@ func partRow(f Form, v formPart, i string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		for _, r := range v.input.Rows {
-			templ_7745c5c3_Err = partField(f, formPart{at + "." + r.Name, r.Input, r.Input.Reserved, ""}, fleet.Now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = partField(f, formField{at + "." + r.Name, r.Input, r.Input.Reserved, ""}, fleet.WhenNow).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -790,11 +790,11 @@ func partRows(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = changed(p.VM, v.Name).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = driftBadge(p.VM, v.Name).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if waits(p.VM, v.Name) {
+			if pendingNextBoot(p.VM, v.Name) {
 				var templ_7745c5c3_Var34 string
 				templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 				if templ_7745c5c3_Err != nil {
@@ -804,7 +804,7 @@ func partRows(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.WhenBadge(fleet.NextBoot).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.WhenBadge(fleet.WhenNextBoot).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -9,7 +9,7 @@ import (
 )
 
 // said is the power state that a host reports for the VM, in one word.
-func said(p fleet.Place) string {
+func powerText(p fleet.VMLocation) string {
 	word := string(p.Power)
 	if p.Power == fleet.Stopped {
 		word = "shut off"
@@ -18,7 +18,7 @@ func said(p fleet.Place) string {
 }
 
 // besides are notes about the VM on that host.
-func besides(p fleet.Place) []string {
+func placeNotes(p fleet.VMLocation) []string {
 	var out []string
 	if p.Own {
 		out = append(out, "· its host")
@@ -35,20 +35,20 @@ func besides(p fleet.Place) []string {
 	return out
 }
 
-func keepWord(vm fleet.VMView, p fleet.Place) string {
-	if p.Own || vm.Contested() {
+func keepLabel(vm fleet.VMView, p fleet.VMLocation) string {
+	if p.Own || vm.RunsOnTwoHosts() {
 		return "Keep on " + p.HostName
 	}
 	return "Use the domain on " + p.HostName
 }
 
-func sureOfPlace(vm fleet.VMView, p fleet.Place) string {
+func confirmPlaceText(vm fleet.VMView, p fleet.VMLocation) string {
 	return "Does " + vm.Name + " belong to " + p.HostName + "? Quantix then manages the domain on this host. Domains on other hosts keep running until they are stopped there."
 }
 
 // keep is the action that decides which host keeps the VM.
-func (p Page) keep(place fleet.Place) kit.Act {
+func (p Page) keepPlace(place fleet.VMLocation) kit.Act {
 	return kit.Act{
-		Word: keepWord(p.VM, place), Post: p.path("place", string(place.HostID)), Sure: sureOfPlace(p.VM, place), Why: cmp.Or(place.Why, p.PlaceWhy),
+		Word: keepLabel(p.VM, place), Post: p.path("place", string(place.HostID)), Confirm: confirmPlaceText(p.VM, place), Why: cmp.Or(place.Why, p.PlaceWhy),
 	}
 }

@@ -18,10 +18,10 @@ type PlanPage struct {
 	Now    time.Time
 }
 
-func (p PlanPage) fresh() bool { return p.Plan.VMID == "" }
+func (p PlanPage) creates() bool { return p.Plan.VMID == "" }
 
 func (p PlanPage) title() string {
-	if p.fresh() {
+	if p.creates() {
 		return "Review " + p.Plan.Name
 	}
 	return "Review changes"
@@ -29,7 +29,7 @@ func (p PlanPage) title() string {
 
 func (p PlanPage) crumbs() []kit.Crumb {
 	out := []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}}
-	if p.fresh() {
+	if p.creates() {
 		return append(out, kit.Crumb{Text: "New VM", Href: p.back()})
 	}
 	return append(out, kit.Crumb{Text: p.Plan.Name, Href: views.VMPath(p.Plan.VMID)})
@@ -37,21 +37,21 @@ func (p PlanPage) crumbs() []kit.Crumb {
 
 // back is the address of the form with the values of the plan.
 func (p PlanPage) back() string {
-	if p.fresh() {
+	if p.creates() {
 		return kit.Link{Path: "/vms/new"}.With("plan", string(p.Plan.ID)).String()
 	}
 	return kit.Link{Path: views.VMPath(p.Plan.VMID)}.With("tab", "configure").With("plan", string(p.Plan.ID)).String()
 }
 
-func (p PlanPage) word() string {
-	if p.fresh() {
+func (p PlanPage) submitLabel() string {
+	if p.creates() {
 		return "Create VM"
 	}
 	return "Save these changes"
 }
 
 // host names the host in a sentence.
-func (p PlanPage) host() string { return kit.AHost(p.Plan.HostName) }
+func (p PlanPage) host() string { return kit.HostOrIts(p.Plan.HostName) }
 
 // trigger is the polling trigger while the host has not answered.
 func (p PlanPage) trigger() string {
@@ -62,17 +62,17 @@ func (p PlanPage) trigger() string {
 }
 
 func (p PlanPage) key() string {
-	if p.fresh() {
+	if p.creates() {
 		return ""
 	}
 	return "vm:" + string(p.Plan.VMID)
 }
 
 // later describes pending changes: "2 changes wait for the next start."
-func (p PlanPage) later() string {
+func (p PlanPage) effectText() string {
 	n := 0
 	for _, c := range p.Plan.Changes {
-		if c.When == fleet.NextBoot {
+		if c.When == fleet.WhenNextBoot {
 			n++
 		}
 	}
@@ -86,26 +86,26 @@ func (p PlanPage) later() string {
 }
 
 // mark is the prefix of a diff line.
-func mark(op fleet.LineOp) string {
+func diffMark(op fleet.LineOp) string {
 	switch op {
-	case fleet.LineComes:
+	case fleet.LineAdded:
 		return "+"
-	case fleet.LineGoes:
+	case fleet.LineRemoved:
 		return "−"
 	}
 	return " "
 }
 
 // plain reports whether the XML has only added lines, as for a new VM, whose definition replaces no older one.
-func plain(d fleet.Drawing) bool {
-	return !slices.ContainsFunc(d.Lines, func(l fleet.DrawnLine) bool { return l.Op != fleet.LineComes && l.Op != fleet.LineHidden })
+func onlyAdded(d fleet.DefinitionDiff) bool {
+	return !slices.ContainsFunc(d.Lines, func(l fleet.DefinitionLine) bool { return l.Op != fleet.LineAdded && l.Op != fleet.LineHidden })
 }
 
 // copied is the XML of a new definition.
-func copied(d fleet.Drawing) string {
+func addedText(d fleet.DefinitionDiff) string {
 	var b strings.Builder
 	for _, l := range d.Lines {
-		if l.Op == fleet.LineComes {
+		if l.Op == fleet.LineAdded {
 			b.WriteString(l.Text + "\n")
 		}
 	}
@@ -113,11 +113,11 @@ func copied(d fleet.Drawing) string {
 }
 
 // lineWord is the screen reader's text for a diff line's colour.
-func lineWord(op fleet.LineOp) string {
+func diffWord(op fleet.LineOp) string {
 	switch op {
-	case fleet.LineComes:
+	case fleet.LineAdded:
 		return "added: "
-	case fleet.LineGoes:
+	case fleet.LineRemoved:
 		return "removed: "
 	}
 	return ""

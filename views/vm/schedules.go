@@ -67,7 +67,7 @@ var scheduleWith = []kit.Option{
 }
 
 // left is the maximum number of snapshots for this schedule: the VM's limit, less the snapshots of its other schedules.
-func (p SchedulePage) left() int {
+func (p SchedulePage) maxSnapshots() int {
 	left := fleet.MaxScheduledSnapshots
 	for _, s := range p.All {
 		if s.ID != p.ID {
@@ -117,7 +117,7 @@ func (p Page) scheduleActs(s fleet.ScheduleView) []kit.Act {
 }
 
 // scheduleKeeps describes how many snapshots the schedule keeps, and the snapshots' options.
-func scheduleKeeps(s fleet.ScheduleView) string {
+func retentionText(s fleet.ScheduleView) string {
 	out := s.Keep.Words()
 	switch {
 	case s.Memory:

@@ -12,17 +12,17 @@ import (
 )
 
 // snapLine is a chain of snapshots in the drawn tree. Branches hang beside their parent snapshot.
-type snapLine []snapSpot
+type snapChain []snapNode
 
 // snapSpot is one snapshot of a chain, or the VM's current position.
-type snapSpot struct {
+type snapNode struct {
 	fleet.Snapshot
 	Here     bool
-	Branches []snapLine // branches that start at this snapshot
+	Branches []snapChain // branches that start at this snapshot
 }
 
 // snapLines are the chains that start at the root snapshots. The chain to the VM's current position is drawn straight.
-func snapLines(t *fleet.SnapshotTree) (out []snapLine) {
+func snapLines(t *fleet.SnapshotTree) (out []snapChain) {
 	if t == nil {
 		return nil
 	}
@@ -34,19 +34,19 @@ func snapLines(t *fleet.SnapshotTree) (out []snapLine) {
 	for id, n := t.Current, 0; id != "" && n <= len(t.Snapshots); id, n = parent[id], n+1 {
 		toHere[id] = true
 	}
-	var below func(id fleet.SnapshotID, left int) []snapLine
-	below = func(id fleet.SnapshotID, left int) (lines []snapLine) {
+	var below func(id fleet.SnapshotID, left int) []snapChain
+	below = func(id fleet.SnapshotID, left int) (lines []snapChain) {
 		if left == 0 {
 			return nil
 		}
 		if id == t.Current {
-			lines = append(lines, snapLine{{Here: true}})
+			lines = append(lines, snapChain{{Here: true}})
 		}
 		for _, s := range t.Snapshots {
 			if s.Parent != id {
 				continue
 			}
-			line := snapLine{{Snapshot: s}}
+			line := snapChain{{Snapshot: s}}
 			rest := below(s.ID, left-1)
 			if len(rest) > 0 {
 				main := len(rest) - 1
@@ -97,7 +97,7 @@ func (p Page) snapActs(s fleet.Snapshot) []kit.Act {
 		kit.Act{Icon: "history", Word: "Revert to it…", Href: at("revert"), Dialog: true}.When(p.whyNotEdit()).When(back),
 		kit.Act{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.When(p.whyNotEdit()).When(gone),
 	}
-	if len(p.snapshots().Below(s.ID)) > 0 {
+	if len(p.snapshots().Descendants(s.ID)) > 0 {
 		acts = append(acts, kit.Act{Icon: "trash-2", Word: "Delete with its descendants…", Href: at("delete") + "?subtree=1", Dialog: true, Danger: true}.When(p.whyNotEdit()).When(gone))
 	}
 	return acts
@@ -131,7 +131,7 @@ func (p Page) snapLarge() bool {
 	return disks > 0 && p.snapshots().Bytes() > disks
 }
 
-func stoodOnBy(t *fleet.SnapshotTree, s fleet.Snapshot) string {
+func deletedText(t *fleet.SnapshotTree, s fleet.Snapshot) string {
 	n := 0
 	for _, o := range t.Snapshots {
 		if o.Parent == s.ID {
@@ -193,7 +193,7 @@ func (p SnapshotPage) remove() kit.Dialog {
 // since is the start of the period whose writes are in no snapshot.
 func (p SnapshotPage) since() string {
 	if p.VM.Status != nil && p.VM.Status.Snapshots != nil {
-		if s := p.VM.Status.Snapshots.Of(p.VM.Status.Snapshots.Current); s != nil {
+		if s := p.VM.Status.Snapshots.ByID(p.VM.Status.Snapshots.Current); s != nil {
 			return "the snapshot “" + s.Name + "”"
 		}
 	}
@@ -219,7 +219,7 @@ func memoryField(p SnapshotPage) kit.Field {
 		Name: "memory", Label: "Include the guest's memory", Error: p.Errors.At("memory"),
 		Hint: "After a revert the guest continues from this moment. Takes up to " + kit.MiB(p.VM.Status.MemoryMiB) + ", and the guest is paused meanwhile.",
 	}
-	if why := p.VM.Spec.NoMemorySnapshot(); why != "" {
+	if why := p.VM.Spec.WhyNoMemorySnapshot(); why != "" {
 		out.Hint, out.Attrs = why, templ.Attributes{"disabled": true}
 	}
 	return out

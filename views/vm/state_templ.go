@@ -14,7 +14,7 @@ import (
 )
 
 // troubleChips are the warnings that the phase does not show: a fault, a failed last task, or drift.
-func troubleChips(vm *fleet.VMView) templ.Component {
+func warningChips(vm *fleet.VMView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -36,7 +36,7 @@ func troubleChips(vm *fleet.VMView) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if t := vm.Phase.Severity(); vm.Attention && t != fleet.SeverityUnknown {
-			word, text := trouble(vm)
+			word, text := warning(vm)
 			if word != "" && t != fleet.SeverityBad {
 				var templ_7745c5c3_Var2 string
 				templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
@@ -101,9 +101,9 @@ func troubleChips(vm *fleet.VMView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var6 string
-				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.ResolveAttributeValue("Changed on its host: " + driftWords(vm))
+				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.ResolveAttributeValue("Changed on its host: " + driftFields(vm))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/state.templ`, Line: 21, Col: 75}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/state.templ`, Line: 21, Col: 76}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var6)
 				if templ_7745c5c3_Err != nil {

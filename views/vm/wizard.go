@@ -9,13 +9,13 @@ import (
 type Wizard struct {
 	Source  fleet.VMSource
 	Preset  string
-	Notes   []Imported // notes about imported XML
+	Notes   []ImportNote // notes about imported XML
 	Read    bool       // XML was imported
 	Summary *Summary   // nil: the page requests it later
 }
 
 // Imported is a note about a line of imported XML.
-type Imported struct {
+type ImportNote struct {
 	Line     int
 	At, Text string
 	Kind     string // "left", "usual" or "refused"
@@ -27,7 +27,7 @@ type Summary struct {
 	Wrong  []string // errors to correct
 	Placed bool
 	Host   string // empty: the actor may not see hosts
-	Others []Other
+	Others []OtherHost
 	More   int    // number of hosts that Others does not list
 	Why    string // why no host is suitable
 	API    string // the same as an API call
@@ -38,9 +38,9 @@ type Summary struct {
 type Fact struct{ Word, Text string }
 
 // Other is a host that placement did not choose.
-type Other struct {
+type OtherHost struct {
 	Name, Why string
-	Could     bool
+	Suitable     bool
 }
 
 // firstDisk is the disk of the image choice at the top of the form.
@@ -48,16 +48,16 @@ const firstDisk = "spec.disks[0]"
 
 // picksImage reports whether this disk's image is chosen next to the VM's name, at the top of the form.
 func (f Form) picksImage(at string) bool {
-	return at == firstDisk && !f.Edits && f.From == nil && f.Wizard.Source == fleet.SourceImage && f.Typed.Has(at+".source")
+	return at == firstDisk && !f.Edits && f.Source == nil && f.Wizard.Source == fleet.SourceImage && f.Typed.Has(at+".source")
 }
 
 // picksISO reports whether the ISO of the CD-ROM drive is chosen at the top of the form.
 func (f Form) picksISO() bool {
-	return !f.Edits && f.From == nil && f.Wizard.Source == fleet.SourceISO
+	return !f.Edits && f.Source == nil && f.Wizard.Source == fleet.SourceISO
 }
 
 // notesOf are the notes of one kind, in order.
-func (w Wizard) notesOf(kind string) (out []Imported) {
+func (w Wizard) notesOf(kind string) (out []ImportNote) {
 	for _, n := range w.Notes {
 		if n.Kind == kind {
 			out = append(out, n)
@@ -87,15 +87,15 @@ func (w Wizard) presetHint() string {
 func (s Summary) others() string {
 	could := 0
 	for _, o := range s.Others {
-		if o.Could {
+		if o.Suitable {
 			could++
 		}
 	}
 	return kit.Count(could, "other host") + " suitable, " + kit.Count(len(s.Others)-could, "host") + " not suitable."
 }
 
-func hostIcon(o Other) string {
-	if o.Could {
+func hostIcon(o OtherHost) string {
+	if o.Suitable {
 		return "circle-check"
 	}
 	return "circle-x"

@@ -351,7 +351,7 @@ func imported(w Wizard) templ.Component {
 	})
 }
 
-func importedLines(list []Imported) templ.Component {
+func importedLines(list []ImportNote) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -736,7 +736,7 @@ func SummaryBody(s Summary) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if s.API != "" {
-			templ_7745c5c3_Err = asText("API call", "vm-api", s.API, "Create a token on your account page.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = copyableText("API call", "vm-api", s.API, "Create a token on your account page.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -744,7 +744,7 @@ func SummaryBody(s Summary) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = asText("YAML", "vm-yaml", s.YAML, "The API object, as accepted by quantix apply.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = copyableText("YAML", "vm-yaml", s.YAML, "The API object, as accepted by quantix apply.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -753,7 +753,7 @@ func SummaryBody(s Summary) templ.Component {
 	})
 }
 
-func asText(title, id, text, hint string) templ.Component {
+func copyableText(title, id, text, hint string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

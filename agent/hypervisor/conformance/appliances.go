@@ -17,14 +17,14 @@ import (
 func (h *host) bytesOf(p fleet.Pool, name string) []byte {
 	h.t.Helper()
 	var b bytes.Buffer
-	h.must("read "+name, h.ReadVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{}), func(int64) (io.Writer, error) { return &b, nil }))
+	h.must("read "+name, h.ReadVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{}), func(int64) (io.Writer, error) { return &b, nil }))
 	return b.Bytes()
 }
 
 // exportOf returns the job that exports a VM with one disk.
-func exportOf(vm fleet.VM) fleet.VolumeOrder {
+func exportOf(vm fleet.VM) fleet.VolumeParams {
 	a := fleet.ApplianceOf(fleet.VMView{VM: vm}, nil)
-	return fleet.VolumeOrder{Export: &fleet.ExportOrder{Appliance: a, Disks: []fleet.Volref{vm.Spec.Disks[0].Ref()}}}
+	return fleet.VolumeParams{Export: &fleet.ExportParams{Appliance: a, Disks: []fleet.Volref{vm.Spec.Disks[0].Ref()}}}
 }
 
 // Data written by a guest is exported in an archive and imported by an upload. The disk of the VM created from the
@@ -35,26 +35,26 @@ func testAppliances(t *testing.T, h *host) {
 	linked := disk(p)
 	linked.SizeBytes, linked.Image, linked.Overlay = 0, &fleet.Volref{PoolID: p.ID, Volume: "golden.qcow2"}, true
 	linked.ImageID, linked.VersionID = fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
-	vm := h.made(linked)
+	vm := h.definedVM(linked)
 	status, _, err := h.VM(h.ctx, vm.ID)
 	h.must("read", err)
 	h.h.WriteDisk(t, status.Disks[0].Path, 0x5a)
 
-	w := h.work(p, "out.ova", exportOf(vm))
+	w := h.volumeJob(p, "out.ova", exportOf(vm))
 	file := ""
-	w.Whole = func(made string) error { file = made; return nil }
+	w.RecordFile = func(made string) error { file = made; return nil }
 	told := &progress{}
-	w.Progress = told.tell
+	w.Progress = told.report
 	h.must("export", h.ExportVolume(h.ctx, w))
 	told.check(t)
-	if w.Made = file; file == "" {
+	if w.RecordedFile = file; file == "" {
 		t.Fatal("the host did not report the exported file")
 	}
 	h.must("repeat the export", h.ExportVolume(h.ctx, w))
-	w.Made = ""
+	w.RecordedFile = ""
 	h.refused("export to the name of an existing volume", h.ExportVolume(h.ctx, w), "out.ova")
 	out, _ := h.volume(p, "out.ova")
-	if a := out.Appliance; out.Format != fleet.FormatOVA || a == nil || a.Error != "" || a.Name != vm.Name || len(a.Disks) != 1 || a.Disks[0].SizeBytes != 4<<20 || a.Checks != "SHA256" {
+	if a := out.Appliance; out.Format != fleet.FormatOVA || a == nil || a.Error != "" || a.Name != vm.Name || len(a.Disks) != 1 || a.Disks[0].SizeBytes != 4<<20 || a.ChecksumAlgorithm != "SHA256" {
 		t.Fatalf("the exported volume is %+v, %+v", out, a)
 	}
 
@@ -68,14 +68,14 @@ func testAppliances(t *testing.T, h *host) {
 	}
 	copied := disk(p)
 	copied.SizeBytes = in.Appliance.Disks[0].SizeBytes
-	c := h.work(p, copied.Volume, fleet.VolumeOrder{Source: "in.ova", SourcePool: other.ID, Member: in.Appliance.Disks[0].Member})
-	c.Source, c.Whole, file = &other, w.Whole, ""
+	c := h.volumeJob(p, copied.Volume, fleet.VolumeParams{Source: "in.ova", SourcePool: other.ID, Member: in.Appliance.Disks[0].Member})
+	c.Source, c.RecordFile, file = &other, w.RecordFile, ""
 	h.must("convert", h.ConvertVolume(h.ctx, c))
-	c.Made = file
+	c.RecordedFile = file
 	h.must("repeat the conversion", h.ConvertVolume(h.ctx, c))
-	made := h.vm(copied)
-	order := h.order(made)
-	order.Made = []fleet.Volref{copied.Ref()}
+	made := h.newVM(copied)
+	order := h.applyJob(made)
+	order.CreatedDisks = []fleet.Volref{copied.Ref()}
 	h.must("create a VM from the disk", h.ApplyVM(h.ctx, order))
 	status, _, err = h.VM(h.ctx, made.ID)
 	h.must("read", err)
@@ -84,14 +84,14 @@ func testAppliances(t *testing.T, h *host) {
 	}
 	h.h.CheckDisk(t, status.Disks[0].Path)
 
-	missing := h.work(p, "missing.qcow2", fleet.VolumeOrder{Source: "in.ova", SourcePool: other.ID, Member: "other.vmdk"})
+	missing := h.volumeJob(p, "missing.qcow2", fleet.VolumeParams{Source: "in.ova", SourcePool: other.ID, Member: "other.vmdk"})
 	missing.Source = &other
 	h.refused("convert a disk that is not in the archive", h.ConvertVolume(h.ctx, missing), "no disk other.vmdk")
 	h.must("start", h.StartVM(h.ctx, vm.ID))
-	h.refused("export a running guest", h.ExportVolume(h.ctx, h.work(p, "running.ova", exportOf(vm))), "runs with the volume")
+	h.refused("export a running guest", h.ExportVolume(h.ctx, h.volumeJob(p, "running.ova", exportOf(vm))), "runs with the volume")
 	h.wantNoVolume(p, "missing.qcow2")
 	h.wantNoVolume(p, "running.ova")
-	h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "out.ova", fleet.VolumeOrder{})))
+	h.must("delete", h.DeleteVolume(h.ctx, h.volumeJob(p, "out.ova", fleet.VolumeParams{})))
 }
 
 // descriptorOf returns the descriptor of an archive with one disk of 1 MiB in that format.
@@ -184,11 +184,11 @@ func testAppliancesRefused(t *testing.T, h *host) {
 		"a descriptor without its disk": {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(descriptorOf(good, vmdk))}), "not in the archive"},
 		"a manifest of something else": {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(descriptorOf(good, vmdk))}, member{name: "disk", text: good},
 			member{name: "vm.mf", text: []byte("SHA256(vm.ovf)= " + strings.Repeat("0", 64) + "\nSHA256(disk)= " + strings.Repeat("0", 64) + "\n")}), "manifest says"},
-		"no archive":                  {"bad.ova", sound(64 << 10), "not a complete tar|not a tar archive"},
+		"no archive":                  {"bad.ova", validImage(64 << 10), "not a complete tar|not a tar archive"},
 		"a VMDK that names passwd, 2": {"bad.vmdk", flat, "only a descriptor"},
 		"a qcow2 called VMDK":         {"bad.vmdk", qcowWith("/etc/shadow"), "refers to"},
 		"bytes that are no VHDX":      {"bad.vhdx", append([]byte("vhdxfile"), make([]byte, 1<<20)...), "no metadata"},
-		"bytes that are called VHDX":  {"bad.vhdx", sound(64 << 10), "its header says raw"},
+		"bytes that are called VHDX":  {"bad.vhdx", validImage(64 << 10), "its header says raw"},
 		"a snapshot of a VHD":         {"bad.vhd", vhdOf(4), "another disk"},
 	} {
 		u := h.upload(p, c.file, c.text, sumOf(c.text))
@@ -217,18 +217,18 @@ func vhdOf(kind uint32) []byte {
 // A cancelled conversion ends and leaves no file.
 func testConvertStopped(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p))
-	h.must("export", h.ExportVolume(h.ctx, h.work(p, "out.ova", exportOf(vm))))
+	vm := h.definedVM(disk(p))
+	h.must("export", h.ExportVolume(h.ctx, h.volumeJob(p, "out.ova", exportOf(vm))))
 	out, _ := h.volume(p, "out.ova")
 	if out.Appliance == nil || len(out.Appliance.Disks) != 1 {
 		t.Fatalf("the exported volume is %+v", out)
 	}
 	ctx, cancel := context.WithCancel(h.ctx)
-	in := h.work(p, "disk.qcow2", fleet.VolumeOrder{Source: "out.ova", Member: out.Appliance.Disks[0].Member})
+	in := h.volumeJob(p, "disk.qcow2", fleet.VolumeParams{Source: "out.ova", Member: out.Appliance.Disks[0].Member})
 	in.Progress = func(int, string) { cancel() }
 	if err := h.ConvertVolume(ctx, in); err == nil {
 		t.Error("a cancelled conversion left a volume")
 	}
 	h.wantNoVolume(p, "disk.qcow2")
-	h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "out.ova", fleet.VolumeOrder{})))
+	h.must("delete", h.DeleteVolume(h.ctx, h.volumeJob(p, "out.ova", fleet.VolumeParams{})))
 }

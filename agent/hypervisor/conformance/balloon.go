@@ -10,7 +10,7 @@ import (
 // Running guests with a memory minimum are listed, and resized without a change of their definition. Other guests are
 // not listed.
 func testBalloons(t *testing.T, h *host) {
-	vm, other, off := h.vm(), h.vm(), h.vm()
+	vm, other, off := h.newVM(), h.newVM(), h.newVM()
 	vm.Spec.MemoryMiB, vm.Spec.Memory = 512, fleet.VMMemory{BalloonMiB: 384, MinMiB: 160}
 	off.Spec.MemoryMiB, off.Spec.Memory = 512, fleet.VMMemory{MinMiB: 256}
 	for _, v := range []fleet.VM{vm, other, off} {

@@ -11,7 +11,7 @@ import (
 // During the copy, the running VM's snapshots cannot change.
 func testFromSnapshot(t *testing.T, h *host) {
 	p, other, known := h.pool(), h.pool(), sums{}
-	vm := h.made(disk(p))
+	vm := h.definedVM(disk(p))
 	source := vm.Spec.Disks[0]
 	h.write(vm, 'a')
 	one := h.take(vm, "one", false)
@@ -21,7 +21,7 @@ func testFromSnapshot(t *testing.T, h *host) {
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	volumes := len(h.poolStatus(p).Volumes)
 	copyOf := func(s fleet.SnapshotID, to fleet.Pool, name string) hypervisor.VolumeWork {
-		w := known.of(h.work(to, name, fleet.VolumeOrder{Source: source.Volume, Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: vm.ID, ID: s}}))
+		w := known.of(h.volumeJob(to, name, fleet.VolumeParams{Source: source.Volume, Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: vm.ID, ID: s}}))
 		if to.ID != p.ID {
 			w.Order.SourcePool, w.Source = p.ID, &p
 		}
@@ -34,17 +34,17 @@ func testFromSnapshot(t *testing.T, h *host) {
 	}{{one, p, 'a'}, {two, other, 'b'}} {
 		copied := disk(c.to)
 		copied.SizeBytes = source.SizeBytes
-		clone := h.vm(copied)
+		clone := h.newVM(copied)
 		w := copyOf(c.of.ID, c.to, copied.Volume)
-		w.Whole = func(string) error {
-			h.refused("delete the snapshot while it is copied", h.DeleteSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: c.of.ID})), "being copied")
-			h.refused("revert while the snapshot is copied", h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID})), "being copied")
+		w.RecordFile = func(string) error {
+			h.refused("delete the snapshot while it is copied", h.DeleteSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: c.of.ID})), "being copied")
+			h.refused("revert while the snapshot is copied", h.RevertSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: one.ID})), "being copied")
 			h.refused("delete the VM while its snapshot is copied", h.DeleteVM(h.ctx, vm, h.pools, true), "being copied")
 			return nil
 		}
 		h.must("copy "+c.of.Name, h.CopyVolume(h.ctx, w))
-		order := h.order(clone)
-		order.Made = []fleet.Volref{copied.Ref()}
+		order := h.applyJob(clone)
+		order.CreatedDisks = []fleet.Volref{copied.Ref()}
 		h.must("create the VM", h.ApplyVM(h.ctx, order))
 		h.wantData(clone, c.want)
 		if v := h.reported(known, c.to, copied.Volume); v.Backing != "" || v.CapacityBytes != source.SizeBytes || v.SHA256 == "" {
@@ -73,33 +73,33 @@ func testFromSnapshot(t *testing.T, h *host) {
 func testCopiedDisks(t *testing.T, h *host) {
 	p, other, known := h.pool(), h.pool(), sums{}
 	h.h.AddImage(t, p, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
-	h.must("hash", h.HashVolume(h.ctx, known.of(h.work(p, "golden.qcow2", fleet.VolumeOrder{}))))
+	h.must("hash", h.HashVolume(h.ctx, known.of(h.volumeJob(p, "golden.qcow2", fleet.VolumeParams{}))))
 	linked := disk(p)
 	linked.SizeBytes, linked.Image, linked.Overlay = 0, &fleet.Volref{PoolID: p.ID, Volume: "golden.qcow2"}, true
 	linked.ImageID, linked.VersionID = fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
 	for _, c := range []struct {
 		name string
 		of   fleet.VM
-	}{{"an empty disk", h.made(disk(p))}, {"a linked one", h.made(linked)}} {
+	}{{"an empty disk", h.definedVM(disk(p))}, {"a linked one", h.definedVM(linked)}} {
 		source := h.reported(known, p, c.of.Spec.Disks[0].Volume)
 		for _, to := range []fleet.Pool{p, other} {
 			copied := disk(to)
 			copied.SizeBytes = source.CapacityBytes
-			clone := h.vm(copied)
-			order := h.order(clone)
-			order.Made = []fleet.Volref{copied.Ref()}
+			clone := h.newVM(copied)
+			order := h.applyJob(clone)
+			order.CreatedDisks = []fleet.Volref{copied.Ref()}
 			h.refused("create the clone of "+c.name+" without its copy", h.ApplyVM(h.ctx, order), "not on")
 			if _, ok := h.volume(to, copied.Volume); ok {
 				t.Fatalf("%s: an empty disk was created instead of a copy", c.name)
 			}
-			w := known.of(h.work(to, copied.Volume, fleet.VolumeOrder{Source: c.of.Spec.Disks[0].Volume, Flatten: true}))
+			w := known.of(h.volumeJob(to, copied.Volume, fleet.VolumeParams{Source: c.of.Spec.Disks[0].Volume, Flatten: true}))
 			if to.ID != p.ID {
 				w.Order.SourcePool, w.Source = p.ID, &p
 			}
 			file := ""
-			w.Whole = func(made string) error { file = made; return nil }
+			w.RecordFile = func(made string) error { file = made; return nil }
 			h.must("copy "+c.name, h.CopyVolume(h.ctx, w))
-			if w.Made = file; file != "" {
+			if w.RecordedFile = file; file != "" {
 				h.must("repeat the copy", h.CopyVolume(h.ctx, w))
 			}
 			h.must("create the clone", h.ApplyVM(h.ctx, order))
@@ -109,7 +109,7 @@ func testCopiedDisks(t *testing.T, h *host) {
 			}
 			h.must("start the clone", h.StartVM(h.ctx, clone.ID))
 		}
-		if now := h.reported(known, p, c.of.Spec.Disks[0].Volume); now.Backing != source.Backing || now.CapacityBytes != source.CapacityBytes || len(now.StoodOn) != 0 {
+		if now := h.reported(known, p, c.of.Spec.Disks[0].Volume); now.Backing != source.Backing || now.CapacityBytes != source.CapacityBytes || len(now.BackingUsers) != 0 {
 			t.Errorf("%s: the copied disk is %+v, and was %+v", c.name, now, source)
 		}
 		h.must("start the cloned VM", h.StartVM(h.ctx, c.of.ID))
@@ -117,31 +117,31 @@ func testCopiedDisks(t *testing.T, h *host) {
 }
 
 // temporary is the copy of a VM's disk from a temporary snapshot. The portal sends its three jobs one after the other.
-type temporary struct {
+type temporaryCopy struct {
 	take, drop hypervisor.SnapshotWork
 	copy       hypervisor.VolumeWork
 }
 
-func (h *host) temporary(vm fleet.VM, p fleet.Pool, name string) *temporary {
+func (h *host) newTemporaryCopy(vm fleet.VM, p fleet.Pool, name string) *temporaryCopy {
 	id := fleet.NewID[fleet.SnapshotID]()
-	out := &temporary{
-		take: h.snap(vm, fleet.SnapshotOrder{ID: id, Name: "Temporary", Quiesce: true}),
-		drop: h.snap(vm, fleet.SnapshotOrder{ID: id}),
-		copy: h.work(p, name, fleet.VolumeOrder{Source: vm.Spec.Disks[0].Volume, Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: vm.ID, ID: id}}),
+	out := &temporaryCopy{
+		take: h.snapshotJob(vm, fleet.SnapshotParams{ID: id, Name: "Temporary", Quiesce: true}),
+		drop: h.snapshotJob(vm, fleet.SnapshotParams{ID: id}),
+		copy: h.volumeJob(p, name, fleet.VolumeParams{Source: vm.Spec.Disks[0].Volume, Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: vm.ID, ID: id}}),
 	}
-	out.copy.Hashed = func(...hypervisor.Hashed) error { return nil }
+	out.copy.RecordChecksums = func(...hypervisor.VolumeChecksum) error { return nil }
 	return out
 }
 
 func testCloneRunning(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p))
+	vm := h.definedVM(disk(p))
 	h.write(vm, 'a')
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	copied := disk(p)
 	copied.SizeBytes = vm.Spec.Disks[0].SizeBytes
-	clone := h.vm(copied)
-	in := h.temporary(vm, p, copied.Volume)
+	clone := h.newVM(copied)
+	in := h.newTemporaryCopy(vm, p, copied.Volume)
 	h.must("take the temporary snapshot", h.TakeSnapshot(h.ctx, in.take))
 	h.must("force off", h.StopVM(h.ctx, vm.ID))
 	h.write(vm, 'b') // simulates a write of the guest
@@ -153,8 +153,8 @@ func testCloneRunning(t *testing.T, h *host) {
 		t.Errorf("afterwards the VM is %+v", s)
 	}
 	h.wantVolumes(p, 2)
-	order := h.order(clone)
-	order.Made = []fleet.Volref{copied.Ref()}
+	order := h.applyJob(clone)
+	order.CreatedDisks = []fleet.Volref{copied.Ref()}
 	h.must("create the clone", h.ApplyVM(h.ctx, order))
 	if v, _ := h.volume(p, copied.Volume); v.Backing != "" {
 		t.Errorf("the clone's disk is backed by %s", v.Backing)

@@ -62,7 +62,7 @@ type Harness struct {
 	DropSeeds func(t *testing.T, id fleet.VMID)
 
 	// Keep saves a stopped domain's definition without the backend. restore defines the domain again.
-	Keep func(t *testing.T, id fleet.VMID) (restore func())
+	SaveDefinition func(t *testing.T, id fleet.VMID) (restore func())
 
 	// Undefine removes a domain's definition without the backend. A running guest continues.
 	Undefine func(t *testing.T, id fleet.VMID)
@@ -317,12 +317,12 @@ var (
 		{"received volumes are inspected and verified", testTransferVerified},
 		{"a stopped VM migrates with its disks", testMigrate},
 		{"a refused cold migration changes nothing", testMigrateRefused},
-		{"a VM changed after sending is not removed", testMigrateAgain},
+		{"a VM changed after sending is not removed", testMigrateChangedVM},
 		{"networks are listed", testNetworks},
 		{"a network of each mode runs", testNetworkModes},
 		{"a network on devices of the host is defined", testNetworkOnDevices},
 		{"unsupported NIC limits are a reported gap", testNICLimits},
-		{"a NIC with a device of its own starts when one is free", testNICOfItsOwn},
+		{"a NIC with a device of its own starts when one is free", testNICNeedsDevice},
 		{"a foreign network of the same name is refused", testNetworkTaken},
 		{"an edited network is reported and not overwritten", testNetworkEdited},
 		{"addresses are reserved while a network runs", testReservations},

@@ -10,7 +10,7 @@ import (
 )
 
 // killed is the panic that interrupts a job at a step, as the end of its agent would.
-type killed struct{}
+type agentKilled struct{}
 
 // steps counts the steps of a job and interrupts the job at step at. Each call of a job's functions is a step: a call
 // of Progress, and the start and the end of each record. The zero value interrupts nothing.
@@ -18,7 +18,7 @@ type steps struct{ at, seen int }
 
 func (s *steps) step() {
 	if s.seen++; s.seen == s.at {
-		panic(killed{})
+		panic(agentKilled{})
 	}
 }
 
@@ -37,7 +37,7 @@ func endAt(n int, order func(*steps) error) (reached bool, err error) {
 	s := &steps{at: n}
 	defer func() {
 		if p := recover(); p != nil {
-			if _, ok := p.(killed); !ok {
+			if _, ok := p.(agentKilled); !ok {
 				panic(p)
 			}
 			reached = true
@@ -79,16 +79,16 @@ func testCreateCutOff(t *testing.T, h *host) {
 		copied.Image = &golden
 		overlay.SizeBytes, overlay.Image, overlay.Overlay = 0, &golden, true
 		overlay.ImageID, overlay.VersionID = fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
-		vm := h.vm(overlay, copied, blank)
+		vm := h.newVM(overlay, copied, blank)
 		vm.Spec.FirstBoot = fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}
-		in := h.order(vm)
+		in := h.applyJob(vm)
 		order := func(s *steps) error {
 			in.Progress = s.progress
 			in.FirstBoot = func(context.Context) (map[string][]byte, error) {
 				s.step()
 				return map[string][]byte{"user-data": []byte("#cloud-config\n"), "meta-data": []byte("instance-id: one\n")}, nil
 			}
-			in.Whole = func(ref fleet.Volref) error { return s.record(func() { in.Made = append(in.Made, ref) }) }
+			in.RecordDisk = func(ref fleet.Volref) error { return s.record(func() { in.CreatedDisks = append(in.CreatedDisks, ref) }) }
 			return h.ApplyVM(h.ctx, in)
 		}
 		return order, func(when string) {
@@ -108,33 +108,33 @@ func testCreateCutOff(t *testing.T, h *host) {
 
 func testVolumesCutOff(t *testing.T, h *host) {
 	p := h.pool()
-	h.newVolume(p, "source.qcow2", fleet.VolumeOrder{Format: "qcow2", SizeBytes: 8 << 20})
+	h.newVolume(p, "source.qcow2", fleet.VolumeParams{Format: "qcow2", SizeBytes: 8 << 20})
 	for act, do := range map[string]struct {
 		call  func(context.Context, hypervisor.VolumeWork) error
-		order fleet.VolumeOrder
+		order fleet.VolumeParams
 	}{
-		"create a volume": {h.CreateVolume, fleet.VolumeOrder{Format: "qcow2", SizeBytes: 8 << 20}},
-		"copy a volume":   {h.CopyVolume, fleet.VolumeOrder{Source: "source.qcow2"}},
+		"create a volume": {h.CreateVolume, fleet.VolumeParams{Format: "qcow2", SizeBytes: 8 << 20}},
+		"copy a volume":   {h.CopyVolume, fleet.VolumeParams{Source: "source.qcow2"}},
 	} {
 		h.cutOff(act, func() (func(*steps) error, func(string)) {
-			in := h.work(p, "made.qcow2", do.order)
-			in.Hashed = func(...hypervisor.Hashed) error { return nil }
+			in := h.volumeJob(p, "made.qcow2", do.order)
+			in.RecordChecksums = func(...hypervisor.VolumeChecksum) error { return nil }
 			order := func(s *steps) error {
 				in.Progress = s.progress
-				in.Whole = func(file string) error { return s.record(func() { in.Made = file }) }
+				in.RecordFile = func(file string) error { return s.record(func() { in.RecordedFile = file }) }
 				return do.call(h.ctx, in)
 			}
 			return order, func(string) {
 				h.wantVolume(p, "made.qcow2", "qcow2", 8<<20)
 				h.wantVolumes(p, 2)
-				h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "made.qcow2", fleet.VolumeOrder{})))
+				h.must("delete", h.DeleteVolume(h.ctx, h.volumeJob(p, "made.qcow2", fleet.VolumeParams{})))
 			}
 		})
 	}
 	h.cutOff("wipe a volume", func() (func(*steps) error, func(string)) {
-		h.newVolume(p, "wiped.qcow2", fleet.VolumeOrder{Format: "qcow2", SizeBytes: 8 << 20})
+		h.newVolume(p, "wiped.qcow2", fleet.VolumeParams{Format: "qcow2", SizeBytes: 8 << 20})
 		h.h.WriteDisk(t, p.Spec.Path+"/wiped.qcow2", 'a')
-		in := h.work(p, "wiped.qcow2", fleet.VolumeOrder{})
+		in := h.volumeJob(p, "wiped.qcow2", fleet.VolumeParams{})
 		order := func(s *steps) error {
 			in.Progress = s.progress
 			return h.WipeVolume(h.ctx, in)
@@ -144,7 +144,7 @@ func testVolumesCutOff(t *testing.T, h *host) {
 				t.Errorf("%s: the volume still has its data", when)
 			}
 			h.wantVolumes(p, 2)
-			h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "wiped.qcow2", fleet.VolumeOrder{})))
+			h.must("delete", h.DeleteVolume(h.ctx, h.volumeJob(p, "wiped.qcow2", fleet.VolumeParams{})))
 		}
 	})
 }
@@ -153,15 +153,15 @@ func testMovesCutOff(t *testing.T, h *host) {
 	from, to := h.pool(), h.pool()
 	for _, on := range []bool{false, true} {
 		h.cutOff(fmt.Sprintf("move a disk, running %v", on), func() (func(*steps) error, func(string)) {
-			vm := h.made(disk(from))
+			vm := h.definedVM(disk(from))
 			if on {
 				h.must("start", h.StartVM(h.ctx, vm.ID))
 			}
-			in := h.move(vm, to)
+			in := h.moveJob(vm, to)
 			order := func(s *steps) error {
 				in.Progress = s.progress
-				in.Begun = func(file string) error { return s.record(func() { in.Made = file }) }
-				in.Whole = func(fleet.Volref) error { return s.record(func() {}) }
+				in.RecordFile = func(file string) error { return s.record(func() { in.RecordedFile = file }) }
+				in.RecordDisk = func(fleet.Volref) error { return s.record(func() {}) }
 				return h.MoveDisk(h.ctx, in)
 			}
 			return order, func(string) {
@@ -170,7 +170,7 @@ func testMovesCutOff(t *testing.T, h *host) {
 					h.wantPower(vm.ID, fleet.Running)
 				}
 				h.wantVolumes(to, 1)
-				h.must("delete the VM's old disk", h.DeleteVolume(h.ctx, h.work(from, vm.Spec.Disks[0].Volume, fleet.VolumeOrder{})))
+				h.must("delete the VM's old disk", h.DeleteVolume(h.ctx, h.volumeJob(from, vm.Spec.Disks[0].Volume, fleet.VolumeParams{})))
 				vm.Spec.Disks[0].PoolID = to.ID
 				h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 				h.wantVolumes(to, 0)
@@ -181,7 +181,7 @@ func testMovesCutOff(t *testing.T, h *host) {
 
 func testSnapshotsCutOff(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p))
+	vm := h.definedVM(disk(p))
 	h.write(vm, 'a')
 	begin := func(on bool) {
 		if on {
@@ -197,13 +197,13 @@ func testSnapshotsCutOff(t *testing.T, h *host) {
 		if tree := h.tree(vm); tree.Unfinished != "" || tree.Merges > 0 {
 			t.Fatalf("%s: %+v", when, tree)
 		}
-		h.sound(vm)
+		h.checkChains(vm)
 		h.wantData(vm, 'a')
 	}
 	for _, on := range []bool{false, true} {
 		h.cutOff(fmt.Sprintf("take a snapshot, running %v", on), func() (func(*steps) error, func(string)) {
 			begin(on)
-			in := h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "cut", Memory: on})
+			in := h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "cut", Memory: on})
 			order := func(s *steps) error { in.Progress = s.progress; return h.TakeSnapshot(h.ctx, in) }
 			return order, func(when string) {
 				if tree := h.tree(vm); len(tree.Snapshots) != 1 || tree.Current != in.Order.ID {
@@ -221,7 +221,7 @@ func testSnapshotsCutOff(t *testing.T, h *host) {
 				h.must("force off", h.StopVM(h.ctx, vm.ID))
 			}
 			h.write(vm, 'b')
-			in := h.snap(vm, fleet.SnapshotOrder{ID: one.ID})
+			in := h.snapshotJob(vm, fleet.SnapshotParams{ID: one.ID})
 			order := func(s *steps) error { in.Progress = s.progress; return h.RevertSnapshot(h.ctx, in) }
 			return order, func(when string) {
 				end(when, on)
@@ -235,10 +235,10 @@ func testSnapshotsCutOff(t *testing.T, h *host) {
 			two := h.take(vm, "two", false)
 			h.write(vm, 'a')
 			begin(on)
-			in := h.snap(vm, fleet.SnapshotOrder{ID: two.ID})
+			in := h.snapshotJob(vm, fleet.SnapshotParams{ID: two.ID})
 			order := func(s *steps) error { in.Progress = s.progress; return h.DeleteSnapshot(h.ctx, in) }
 			return order, func(when string) {
-				if tree := h.tree(vm); len(tree.Snapshots) != 1 || tree.Of(two.ID) != nil {
+				if tree := h.tree(vm); len(tree.Snapshots) != 1 || tree.ByID(two.ID) != nil {
 					t.Fatalf("%s: %+v", when, tree)
 				}
 				end(when, on)
@@ -252,20 +252,20 @@ func testSnapshotsCutOff(t *testing.T, h *host) {
 
 func testCloneRunningCutOff(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p))
+	vm := h.definedVM(disk(p))
 	h.write(vm, 'a')
 	h.cutOff("copy the disk of a running VM", func() (func(*steps) error, func(string)) {
 		h.must("start", h.StartVM(h.ctx, vm.ID))
-		in := h.temporary(vm, p, "made.qcow2")
+		in := h.newTemporaryCopy(vm, p, "made.qcow2")
 		order := func(s *steps) error {
 			in.take.Progress, in.copy.Progress, in.drop.Progress = s.progress, s.progress, s.progress
-			in.copy.Whole = func(file string) error { return s.record(func() { in.copy.Made = file }) }
-			if in.copy.Made == "" { // once the copy is complete, the portal repeats neither of these jobs
+			in.copy.RecordFile = func(file string) error { return s.record(func() { in.copy.RecordedFile = file }) }
+			if in.copy.RecordedFile == "" { // once the copy is complete, the portal repeats neither of these jobs
 				if err := h.TakeSnapshot(h.ctx, in.take); err != nil {
 					return err
 				}
 			}
-			if tree := h.tree(vm); tree.Of(in.take.Order.ID) != nil {
+			if tree := h.tree(vm); tree.ByID(in.take.Order.ID) != nil {
 				if err := h.CopyVolume(h.ctx, in.copy); err != nil {
 					return err
 				}
@@ -279,9 +279,9 @@ func testCloneRunningCutOff(t *testing.T, h *host) {
 			h.wantPower(vm.ID, fleet.Running)
 			h.wantVolumes(p, 2)
 			h.must("force off", h.StopVM(h.ctx, vm.ID))
-			h.sound(vm)
+			h.checkChains(vm)
 			h.wantData(vm, 'a')
-			h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "made.qcow2", fleet.VolumeOrder{})))
+			h.must("delete", h.DeleteVolume(h.ctx, h.volumeJob(p, "made.qcow2", fleet.VolumeParams{})))
 		}
 	})
 }

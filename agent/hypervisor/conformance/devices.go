@@ -24,7 +24,7 @@ func fullNIC(n fleet.NIC) fleet.NIC {
 // VM, they have the values immediately if possible, and otherwise at the next start.
 func testDevices(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.vm(disk(p), disk(p))
+	vm := h.newVM(disk(p), disk(p))
 	plain := slices.Clone(vm.Spec.Disks)
 	card := fleet.NIC{Network: h.h.Network, MAC: mac()}
 	vm.Spec.Disks = []fleet.Disk{fullDisk(plain[0]), plain[1]}
@@ -54,7 +54,7 @@ func testDevices(t *testing.T, h *host) {
 	})
 	edit(nil, func(s *fleet.VMSpec) { s.Disks[0].Limits, s.Disks[1].Limits = fleet.DiskLimits{}, fleet.DiskLimits{} })
 	for _, f := range fleet.DiskFields {
-		if f.On != fleet.NextBoot { // fields that only a stopped guest can change: see testSharedDisks
+		if f.TakesEffect != fleet.WhenNextBoot { // fields that only a stopped guest can change: see testSharedDisks
 			continue
 		}
 		usual := plain[0]
@@ -74,7 +74,7 @@ func testDevices(t *testing.T, h *host) {
 
 	// Not every host's kernel can limit a NIC's bandwidth or has several queues, but the definition has the values on
 	// each host.
-	other := h.vm()
+	other := h.newVM()
 	card.MAC, card.Queues = mac(), 4
 	card.Limits = fleet.NICLimits{InKiB: 1000, InPeakKiB: 2000, InBurstKiB: 512, OutKiB: 500, OutPeakKiB: 600, OutBurstKiB: 64}
 	other.Spec.NICs = []fleet.NIC{card}
@@ -101,7 +101,7 @@ func testPlugDisks(t *testing.T, h *host) {
 	p := h.pool()
 	first, second, third, fourth, fifth := disk(p), disk(p), disk(p), disk(p), disk(p)
 	third.Bus, fourth.Bus, fifth.Bus = "scsi", "sata", "usb"
-	vm := h.started(first)
+	vm := h.runningVM(first)
 	vm.Generation, vm.Spec.Disks = 2, []fleet.Disk{first, second, third, fifth}
 	for range 2 {
 		h.apply(vm)
@@ -177,7 +177,7 @@ func testGrowRunning(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: ISO, SizeBytes: 1 << 20})
 	h.h.AddImage(t, p, Image{Name: "floppy.img", Kind: Raw, SizeBytes: 1440 << 10})
-	vm := h.vm()
+	vm := h.newVM()
 	vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 6, 1024
 	vm.Spec.Drives = []fleet.VMDrive{{Slot: "cdrom2"}, {Slot: "floppy1"}}
 	h.apply(vm)

@@ -25,15 +25,15 @@ const (
 	RemoteNoFile Remote = "nofile" // no server listens at the file's address
 )
 
-func (h *host) download(p fleet.Pool, name string, what Remote) (order fleet.VolumeOrder, told *progress, do func(context.Context) error) {
+func (h *host) download(p fleet.Pool, name string, what Remote) (order fleet.VolumeParams, told *progress, do func(context.Context) error) {
 	h.t.Helper()
 	url, checksum := h.h.Remote(h.t, what)
-	in := h.work(p, name, fleet.VolumeOrder{URL: url, Checksum: checksum})
+	in := h.volumeJob(p, name, fleet.VolumeParams{URL: url, Checksum: checksum})
 	if slices.Contains([]Remote{RemoteSums, RemoteNoSum, RemoteNoFile}, what) {
 		in.Order.Checksum, in.Order.ChecksumURL = "", checksum
 	}
 	told = &progress{}
-	in.Progress = told.tell
+	in.Progress = told.report
 	return in.Order, told, func(ctx context.Context) error { return h.FetchVolume(ctx, in) }
 }
 
@@ -51,7 +51,7 @@ func testDownloads(t *testing.T, h *host) {
 	}
 	d := disk(p)
 	d.Image = &fleet.Volref{PoolID: p.ID, Volume: "image.qcow2"}
-	vm := h.vm(d)
+	vm := h.newVM(d)
 	vm.Spec.Disks[0].SizeBytes = 4 << 30
 	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "tools.iso"}
 	h.apply(vm)
@@ -61,7 +61,7 @@ func testDownloads(t *testing.T, h *host) {
 		h.refused("download what is "+string(what), do(h.ctx), says)
 		h.wantNoVolume(p, "bad.qcow2")
 	}
-	for _, bad := range []fleet.VolumeOrder{
+	for _, bad := range []fleet.VolumeParams{
 		{},
 		{URL: "file:///etc/passwd"},
 		{URL: "http://example.org/x.qcow2"},
@@ -70,7 +70,7 @@ func testDownloads(t *testing.T, h *host) {
 		{URL: "https://example.org/x", ChecksumURL: "http://example.org/SUMS"},
 		{URL: "https://example.org/x", ChecksumURL: "file:///etc/passwd"},
 	} {
-		if err := h.FetchVolume(h.ctx, h.work(p, "bad.qcow2", bad)); fleet.CodeOf(err) != fleet.Invalid {
+		if err := h.FetchVolume(h.ctx, h.volumeJob(p, "bad.qcow2", bad)); fleet.CodeOf(err) != fleet.Invalid {
 			t.Errorf("download %+v: %v", bad, err)
 		}
 	}
@@ -81,11 +81,11 @@ func testDownloadOnce(t *testing.T, h *host) {
 	p := h.pool()
 	url, checksum := h.h.Remote(t, RemoteQcow2)
 	var made string
-	first := h.work(p, "image.qcow2", fleet.VolumeOrder{URL: url, Checksum: checksum})
-	first.Whole = func(file string) error { made = file; return nil }
+	first := h.volumeJob(p, "image.qcow2", fleet.VolumeParams{URL: url, Checksum: checksum})
+	first.RecordFile = func(file string) error { made = file; return nil }
 	h.must("download", h.FetchVolume(h.ctx, first))
-	again := h.work(p, "image.qcow2", fleet.VolumeOrder{URL: "https://nobody.invalid/image.qcow2"})
-	again.Made = made
+	again := h.volumeJob(p, "image.qcow2", fleet.VolumeParams{URL: "https://nobody.invalid/image.qcow2"})
+	again.RecordedFile = made
 	h.must("repeat the job", h.FetchVolume(h.ctx, again))
 	h.must("delete", h.DeleteVolume(h.ctx, again))
 }
@@ -94,7 +94,7 @@ func testDownloadStopped(t *testing.T, h *host) {
 	p := h.pool()
 	ctx, cancel := context.WithCancel(h.ctx)
 	url, checksum := h.h.Remote(t, RemoteStuck)
-	in := h.work(p, "image.qcow2", fleet.VolumeOrder{URL: url, Checksum: checksum})
+	in := h.volumeJob(p, "image.qcow2", fleet.VolumeParams{URL: url, Checksum: checksum})
 	in.Progress = func(int, string) { cancel() }
 	if err := h.FetchVolume(ctx, in); err == nil {
 		t.Error("a cancelled download left a volume")

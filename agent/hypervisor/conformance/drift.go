@@ -36,7 +36,7 @@ func (h *host) wantDrift(id fleet.VMID, when string, fields ...string) []fleet.D
 }
 
 // take returns the spec's value for the field's drift, as if the user accepted the drift.
-func take[T any](t *testing.T, all []fleet.Drift, field string) (v T) {
+func driftValue[T any](t *testing.T, all []fleet.Drift, field string) (v T) {
 	t.Helper()
 	d, ok := find(all, func(d fleet.Drift) bool { return d.Field == field })
 	if !ok {
@@ -49,9 +49,9 @@ func take[T any](t *testing.T, all []fleet.Drift, field string) (v T) {
 }
 
 // drifted returns a stopped VM after a change of its number of vCPUs, memory and name on the host.
-func (h *host) drifted(disks ...fleet.Disk) (fleet.VM, string) {
+func (h *host) newDriftedVM(disks ...fleet.Disk) (fleet.VM, string) {
 	h.t.Helper()
-	vm := h.made(disks...)
+	vm := h.definedVM(disks...)
 	h.report(vm.ID)
 	other := name("other")
 	h.h.Change(h.t, vm.ID, Change{CPUs: 2, MemoryMiB: 192, Name: other})
@@ -70,7 +70,7 @@ func (h *host) drifted(disks ...fleet.Disk) (fleet.VM, string) {
 
 func testDrift(t *testing.T, h *host) {
 	p := h.pool()
-	vm, other := h.drifted(disk(p))
+	vm, other := h.newDriftedVM(disk(p))
 	vm.Generation = 2
 	h.apply(vm)
 	if s := h.status(vm.ID, 2); s.CPUs != 2 || s.MemoryMiB != 192 || s.Domain != other {
@@ -100,8 +100,8 @@ func testDrift(t *testing.T, h *host) {
 }
 
 func testReapply(t *testing.T, h *host) {
-	vm, _ := h.drifted()
-	h.must("reapply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Reapply = true })))
+	vm, _ := h.newDriftedVM()
+	h.must("reapply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.Reapply = true })))
 	h.wantDrift(vm.ID, "after the reapply")
 	if s := h.status(vm.ID, 1); s.CPUs != 1 || s.MemoryMiB != 128 || s.Domain != "" {
 		t.Errorf("after the reapply: %+v", s)
@@ -111,12 +111,12 @@ func testReapply(t *testing.T, h *host) {
 func testAcceptDrift(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: Raw, SizeBytes: 1 << 20})
-	vm, other := h.drifted()
+	vm, other := h.newDriftedVM()
 	h.h.Change(t, vm.ID, Change{ISO: p.Spec.Path + "/boot.iso"})
 	got := h.wantDrift(vm.ID, "after a medium", "name", "cpus", "memoryMiB", "iso")
-	iso := take[*fleet.Volref](t, got, "iso")
-	vm.Generation, vm.Name = 2, take[string](t, got, "name")
-	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.ISO = take[int](t, got, "cpus"), take[int](t, got, "memoryMiB"), iso
+	iso := driftValue[*fleet.Volref](t, got, "iso")
+	vm.Generation, vm.Name = 2, driftValue[string](t, got, "name")
+	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.ISO = driftValue[int](t, got, "cpus"), driftValue[int](t, got, "memoryMiB"), iso
 	if vm.Name != other || iso == nil || *iso != (fleet.Volref{PoolID: p.ID, Volume: "boot.iso"}) {
 		t.Errorf("accepted: %q, %+v", vm.Name, iso)
 	}
@@ -129,16 +129,16 @@ func testAcceptDrift(t *testing.T, h *host) {
 
 func testDetached(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.vm(disk(p), disk(p))
+	vm := h.newVM(disk(p), disk(p))
 	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
 	h.apply(vm)
 	h.report(vm.ID)
 	h.h.Change(t, vm.ID, Change{Detach: "vdb", Network: "elsewhere"})
 	got := h.wantDrift(vm.ID, "after the detach", "disks", "nics")
-	if left := take[[]fleet.Disk](t, got, "disks"); len(left) != 1 || left[0].Ref() != vm.Spec.Disks[0].Ref() || left[0].SizeBytes != vm.Spec.Disks[0].SizeBytes {
+	if left := driftValue[[]fleet.Disk](t, got, "disks"); len(left) != 1 || left[0].Ref() != vm.Spec.Disks[0].Ref() || left[0].SizeBytes != vm.Spec.Disks[0].SizeBytes {
 		t.Errorf("the drift to accept: %+v", left)
 	}
-	if nics := take[[]fleet.NIC](t, got, "nics"); len(nics) != 1 || nics[0].Network != "elsewhere" || nics[0].MAC != vm.Spec.NICs[0].MAC {
+	if nics := driftValue[[]fleet.NIC](t, got, "nics"); len(nics) != 1 || nics[0].Network != "elsewhere" || nics[0].MAC != vm.Spec.NICs[0].MAC {
 		t.Errorf("the drift to accept: %+v", nics)
 	}
 	vm.Generation, vm.Spec.CPUs = 2, 2
@@ -147,7 +147,7 @@ func testDetached(t *testing.T, h *host) {
 		t.Errorf("after an edit of the vCPUs: %+v", s)
 	}
 	h.wantDrift(vm.ID, "after the edit", "disks", "nics")
-	putBack := with(h.order(vm), func(in *hypervisor.Apply) { in.Reapply = true })
+	putBack := changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.Reapply = true })
 	back := h.h.HideVolume(t, p, vm.Spec.Disks[1].Volume)
 	h.refused("reapply a missing disk", h.ApplyVM(h.ctx, putBack), "Disk 2 (pool "+p.Name)
 	back()
@@ -159,7 +159,7 @@ func testDetached(t *testing.T, h *host) {
 	// Accepting the drift removes the disk from the spec, so the VM has no drift.
 	h.h.Change(t, vm.ID, Change{Detach: "vdb"})
 	got = h.wantDrift(vm.ID, "after another detach", "disks")
-	vm.Generation, vm.Spec.Disks = 3, take[[]fleet.Disk](t, got, "disks")
+	vm.Generation, vm.Spec.Disks = 3, driftValue[[]fleet.Disk](t, got, "disks")
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after the drift was accepted")
 }
@@ -167,13 +167,13 @@ func testDetached(t *testing.T, h *host) {
 // Somebody defines the domain again from an old copy. The stamp of the copy is valid, but the agent knows a newer
 // stamp.
 func testRestored(t *testing.T, h *host) {
-	vm := h.made()
-	restore := h.h.Keep(t, vm.ID)
+	vm := h.definedVM()
+	restore := h.h.SaveDefinition(t, vm.ID)
 	vm.Generation, vm.Spec.CPUs = 2, 2
 	h.apply(vm)
 	restore()
 	vm.Generation = 3
-	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Stamped = 2 })))
+	h.must("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.AppliedGeneration = 2 })))
 	if s := h.status(vm.ID, 3); s.CPUs != 1 {
 		t.Errorf("after an edit of the description: %+v", s)
 	}
@@ -183,10 +183,10 @@ func testRestored(t *testing.T, h *host) {
 // After a restore of its database, the portal sends a generation older than the definition's generation, or another
 // spec with the same generation. The applied spec stays and shows as drift; later edits are applied.
 func testRestoredPortal(t *testing.T, h *host) {
-	vm := h.made()
+	vm := h.definedVM()
 	order := func(generation, stamped int64, hash string, cpus, memoryMiB int) {
 		vm.Generation, vm.Spec.CPUs, vm.Spec.MemoryMiB = generation, cpus, memoryMiB
-		h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Stamped, in.SpecHash = stamped, hash })))
+		h.must("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.AppliedGeneration, in.SpecHash = stamped, hash })))
 	}
 	memory := vm.Spec.MemoryMiB
 	has := func(when string, generation int64, cpus, memoryMiB int, drift ...string) {

@@ -13,7 +13,7 @@ func testEncryptedDisks(t *testing.T, h *host) {
 	p := h.pool()
 	secret := disk(p)
 	secret.Encryption = "luks"
-	vm := h.vm(disk(p), secret)
+	vm := h.newVM(disk(p), secret)
 	for range 2 { // a repeated job creates no other passphrase
 		h.apply(vm)
 		h.wantSettled(vm, "created with an encrypted disk")
@@ -26,7 +26,7 @@ func testEncryptedDisks(t *testing.T, h *host) {
 		h.wantPower(vm.ID, fleet.Stopped)
 	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
-	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is encrypted, so the disk cannot have snapshots")
+	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is encrypted, so the disk cannot have snapshots")
 
 	more := disk(p) // hot-plugged
 	more.Encryption = "luks"
@@ -57,7 +57,7 @@ func testEncryptedDisks(t *testing.T, h *host) {
 	h.wantPower(vm.ID, fleet.Stopped)
 	size(16 << 20)
 	grow(24 << 20)
-	h.refused("grow the disk of a stopped VM", h.ApplyVM(h.ctx, h.order(vm)), "while its guest runs")
+	h.refused("grow the disk of a stopped VM", h.ApplyVM(h.ctx, h.applyJob(vm)), "while its guest runs")
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.apply(vm)
 	size(24 << 20)

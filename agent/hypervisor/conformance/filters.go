@@ -23,11 +23,11 @@ func (h *host) group() fleet.FlatGroup {
 
 // withGroups returns a job for the VM with these security groups.
 func (h *host) withGroups(vm fleet.VM, groups ...fleet.FlatGroup) hypervisor.Apply {
-	return with(h.order(vm), func(o *hypervisor.Apply) { o.Groups = groups })
+	return changedJob(h.applyJob(vm), func(o *hypervisor.Apply) { o.Groups = groups })
 }
 
 // counted returns the packet counts of the VM's only NIC by rule. It returns nil if the NIC has no counters.
-func (h *host) counted(vm fleet.VMID) (rules map[string]fleet.PassCount) {
+func (h *host) packetCounts(vm fleet.VMID) (rules map[string]fleet.PassCount) {
 	h.t.Helper()
 	all, err := h.FilterCounts(h.ctx)
 	h.must("read counters", err)
@@ -51,7 +51,7 @@ func testSecurityGroups(t *testing.T, h *host) {
 	g, other := h.group(), h.group()
 	h.must("apply a group", h.ApplySecurityGroup(h.ctx, g))
 	h.must("apply the group again", h.ApplySecurityGroup(h.ctx, g))
-	vm := h.vm()
+	vm := h.newVM()
 	card := fleet.NIC{Network: h.h.Network, MAC: mac()}
 	grouped := card
 	grouped.SecurityGroups = []fleet.SecurityGroupID{g.ID, other.ID}
@@ -64,12 +64,12 @@ func testSecurityGroups(t *testing.T, h *host) {
 	if s := h.status(vm.ID, 1); len(s.NICs) != 1 || s.NICs[0].Filter != filter || len(s.Drift) != 0 {
 		t.Errorf("the NIC in groups: %+v", s)
 	}
-	if h.counted(vm.ID) != nil {
+	if h.packetCounts(vm.ID) != nil {
 		t.Error("packets are counted at a NIC of a stopped VM")
 	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.eventually("the host counts the packets of each rule", func() bool {
-		rules := h.counted(vm.ID)
+		rules := h.packetCounts(vm.ID)
 		_, first := rules[g.Rules[0].ID]
 		_, second := rules[g.Rules[1].ID]
 		return first && second
@@ -98,7 +98,7 @@ func testSecurityGroups(t *testing.T, h *host) {
 func testFilterDrift(t *testing.T, h *host) {
 	g := h.group()
 	h.must("apply a group", h.ApplySecurityGroup(h.ctx, g))
-	vm := h.vm()
+	vm := h.newVM()
 	card := fleet.NIC{Network: h.h.Network, MAC: mac(), SecurityGroups: []fleet.SecurityGroupID{g.ID}}
 	vm.Spec.NICs = []fleet.NIC{card}
 	in := h.withGroups(vm, g)

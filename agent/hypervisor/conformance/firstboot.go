@@ -49,10 +49,10 @@ func testFirstBoot(t *testing.T, h *host) {
 
 func (h *host) firstBoot(kind fleet.FirstBootKind, from *seeds) {
 	t := h.t
-	vm := h.vm()
+	vm := h.newVM()
 	vm.Spec.FirstBoot = fleet.VMFirstBoot{Kind: kind, Number: 1}
 	give := func(vm fleet.VM, putBack bool) error {
-		return h.ApplyVM(h.ctx, with(h.order(vm), func(a *hypervisor.Apply) { a.FirstBoot, a.Reapply = from.fetch, putBack }))
+		return h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(a *hypervisor.Apply) { a.FirstBoot, a.Reapply = from.fetch, putBack }))
 	}
 	reads := func(when string, want ...map[string]string) {
 		t.Helper()

@@ -11,7 +11,7 @@ import (
 func testForeignOverlay(t *testing.T, h *host) {
 	p := h.pool()
 	for _, disks := range []bool{true, false} {
-		vm := h.made(disk(p), disk(p))
+		vm := h.definedVM(disk(p), disk(p))
 		own, over := vm.Spec.Disks[0], name("over")
 		h.h.ForeignOverlay(t, p, vm, over)
 		h.must("apply the pool again", h.ApplyPool(h.ctx, p))
@@ -20,7 +20,7 @@ func testForeignOverlay(t *testing.T, h *host) {
 			s := r.Status.Snapshots
 			return s != nil && len(s.Overlays) == 1 && s.Overlays[0] == fleet.Overlay{Disk: own.Ref(), File: over}
 		})
-		h.refused("a snapshot of Quantix", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "on the host")
+		h.refused("a snapshot of Quantix", h.TakeSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "on the host")
 		h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, disks))
 		h.must("apply the pool again", h.ApplyPool(h.ctx, p))
 		for _, file := range []string{own.Volume, vm.Spec.Disks[1].Volume, over} {

@@ -27,7 +27,7 @@ func (h *host) wantDiskSize(vm fleet.VM, size int64) {
 
 func testGrowDisk(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p))
+	vm := h.definedVM(disk(p))
 	ref := vm.Spec.Disks[0].Ref()
 	vm = resized(vm, 16<<20)
 	for range 2 {
@@ -59,7 +59,7 @@ func testGrowDiskRefused(t *testing.T, h *host) {
 	base := fleet.Volref{PoolID: p.ID, Volume: "base.qcow2"}
 	over := disk(p)
 	over.Image, over.Overlay, over.VersionID = &base, true, "version"
-	vm := h.made(over)
+	vm := h.definedVM(over)
 	// An overlay of an image grows without the image.
 	vm = resized(vm, 16<<20)
 	h.apply(vm)
@@ -67,12 +67,12 @@ func testGrowDiskRefused(t *testing.T, h *host) {
 		t.Errorf("the overlay has %d bytes", s.Disks[0].SizeBytes)
 	}
 	// A disk that backs another volume does not grow.
-	below := h.made(disk(p))
+	below := h.definedVM(disk(p))
 	top := disk(p)
 	ref := below.Spec.Disks[0].Ref()
 	h.h.AddOverlay(t, p, top.Volume, ref.Volume)
 	grown := resized(below, 32<<20)
-	h.refused("grow the backing file of "+top.Volume, h.ApplyVM(h.ctx, h.order(grown)), top.Volume)
+	h.refused("grow the backing file of "+top.Volume, h.ApplyVM(h.ctx, h.applyJob(grown)), top.Volume)
 	if v, _ := h.volume(p, ref.Volume); v.CapacityBytes != 8<<20 {
 		t.Errorf("the refused disk has %d bytes", v.CapacityBytes)
 	}

@@ -21,7 +21,7 @@ func testGuestAgent(t *testing.T, h *host) {
 	boot.SizeBytes, boot.Image = 0, &fleet.Volref{PoolID: p.ID, Volume: "guest.qcow2"}
 	data := disk(p)
 	data.SizeBytes = 32 << 20
-	vm := h.started(boot, data)
+	vm := h.runningVM(boot, data)
 	says := func() fleet.GuestStatus {
 		h.snapshot(h.pools...) // triggers a query of the guests
 		s := h.status(vm.ID, vm.Generation)
@@ -102,17 +102,17 @@ func (h *host) programs(id fleet.VMID) {
 	if out, err = run(time.Minute, "/bin/false"); err != nil || out.ExitCode != 1 || out.Stdout != "" {
 		h.t.Errorf("false ended %+v, %v", out, err)
 	}
-	if _, err = run(5*time.Second, "/bin/sleep", "60"); !errors.Is(err, hypervisor.ErrGoesOn) {
+	if _, err = run(5*time.Second, "/bin/sleep", "60"); !errors.Is(err, hypervisor.ErrOutcomeUnknown) {
 		h.t.Errorf("a program that does not end: %v", err)
 	}
 	check := func(within time.Duration, program, args string) error {
 		ctx, cancel := context.WithTimeout(h.ctx, within)
 		defer cancel()
-		_, err := h.CheckGuest(ctx, id, fleet.HealthCheck{Kind: fleet.HealthExec, Program: program, Args: args}.Usual())
+		_, err := h.CheckGuest(ctx, id, fleet.HealthCheck{Kind: fleet.HealthExec, Program: program, Args: args}.WithDefaults())
 		return err
 	}
 	h.must("check with a program", check(patience, "/bin/echo", "a\nb"))
-	var unsure hypervisor.Unsure
+	var unsure hypervisor.UncheckedError
 	if err := check(patience, "/bin/false", ""); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "exit code 1") {
 		h.t.Errorf("a check whose program fails: %v", err)
 	}
@@ -124,22 +124,22 @@ func (h *host) programs(id fleet.VMID) {
 }
 
 // wantHealthy runs a health check with its defaults and requires that the guest passes.
-func (h *host) wantHealthy(id fleet.VMID, kind fleet.HealthKind) hypervisor.Sign {
+func (h *host) wantHealthy(id fleet.VMID, kind fleet.HealthKind) hypervisor.CheckResult {
 	h.t.Helper()
-	sign, err := h.CheckGuest(h.ctx, id, fleet.HealthCheck{Kind: kind}.Usual())
+	sign, err := h.CheckGuest(h.ctx, id, fleet.HealthCheck{Kind: kind}.WithDefaults())
 	h.must("check "+string(kind), err)
 	return sign
 }
 
 // Health checks reach only the running guest of the VM, and no other host at its address.
 func testHealth(t *testing.T, h *host) {
-	vm := h.vm()
+	vm := h.newVM()
 	vm.Spec.NICs = nil
 	vm.Spec.Devices.Watchdog = "i6300esb"
 	vm.Spec.Health = []fleet.HealthCheck{{Kind: fleet.HealthWatchdog}, {Kind: fleet.HealthScreen, Action: fleet.HealthReset}}
 	h.apply(vm)
 	check := func(kind fleet.HealthKind) error {
-		_, err := h.CheckGuest(h.ctx, vm.ID, fleet.HealthCheck{Kind: kind, Port: 80, Timeout: 1}.Usual())
+		_, err := h.CheckGuest(h.ctx, vm.ID, fleet.HealthCheck{Kind: kind, Port: 80, Timeout: 1}.WithDefaults())
 		return err
 	}
 	for _, kind := range []fleet.HealthKind{fleet.HealthAgent, fleet.HealthTCP, fleet.HealthHTTP, fleet.HealthWatchdog, fleet.HealthScreen} {
@@ -162,7 +162,7 @@ func testHealth(t *testing.T, h *host) {
 	if h.wantHealthy(vm.ID, fleet.HealthScreen).Mark == "" {
 		t.Error("a guest with a screen shows nothing")
 	}
-	var unsure hypervisor.Unsure
+	var unsure hypervisor.UncheckedError
 	if err := check(fleet.HealthTCP); !errors.As(err, &unsure) {
 		t.Errorf("a guest without a NIC was checked at an address: %v", err)
 	}
@@ -173,7 +173,7 @@ func testHealth(t *testing.T, h *host) {
 	vm.Generation++
 	h.apply(vm)
 	want("changed while the guest runs")
-	if _, err := h.CheckGuest(h.ctx, fleet.NewID[fleet.VMID](), vm.Spec.Health[0].Usual()); err == nil {
+	if _, err := h.CheckGuest(h.ctx, fleet.NewID[fleet.VMID](), vm.Spec.Health[0].WithDefaults()); err == nil {
 		t.Errorf("a missing VM: %v", err)
 	}
 }
@@ -181,7 +181,7 @@ func testHealth(t *testing.T, h *host) {
 // Without an agent channel, or without an answer, commands are refused. The error says whether the channel or the
 // answer is missing.
 func testNoGuestAgent(t *testing.T, h *host) {
-	silent := h.vm()
+	silent := h.newVM()
 	silent.Name = name("no-agent")
 	h.apply(silent)
 	h.must("start", h.StartVM(h.ctx, silent.ID))
@@ -189,15 +189,15 @@ func testNoGuestAgent(t *testing.T, h *host) {
 	if g := h.status(silent.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNotResponding}) {
 		t.Errorf("a guest without a boot device reports %+v", g)
 	}
-	none := h.vm()
+	none := h.newVM()
 	none.Spec.Devices.GuestAgent = "none"
 	h.apply(none)
 	h.must("start", h.StartVM(h.ctx, none.ID))
 	if g := h.status(none.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNone}) {
 		t.Errorf("a guest without a channel reports %+v", g)
 	}
-	var unsure hypervisor.Unsure
-	ping := fleet.HealthCheck{Kind: fleet.HealthAgent, Timeout: 1}.Usual()
+	var unsure hypervisor.UncheckedError
+	ping := fleet.HealthCheck{Kind: fleet.HealthAgent, Timeout: 1}.WithDefaults()
 	if _, err := h.CheckGuest(h.ctx, silent.ID, ping); err == nil || errors.As(err, &unsure) {
 		t.Errorf("a silent agent passes its check: %v", err)
 	}
@@ -228,7 +228,7 @@ func testNoGuestAgent(t *testing.T, h *host) {
 
 // Start and restart policies are stored with the definition, apply immediately, and are not visible to the guest.
 func testPolicy(t *testing.T, h *host) {
-	vm := h.vm()
+	vm := h.newVM()
 	vm.Spec.Policy = fleet.VMPolicy{Autostart: "last", StartOrder: 3, StartDelay: 20, Restart: "onFailure", StopOrder: 2, StopDelay: 5, GuestExec: true}
 	h.apply(vm)
 	h.must("start", h.StartVM(h.ctx, vm.ID))

@@ -55,7 +55,7 @@ func mac() string {
 }
 
 // vm returns a small VM that is not on the host yet. The test's cleanup deletes the VM with its disks.
-func (h *host) vm(disks ...fleet.Disk) fleet.VM {
+func (h *host) newVM(disks ...fleet.Disk) fleet.VM {
 	h.t.Helper()
 	vm := fleet.VM{
 		Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: name("vm"), Generation: 1},
@@ -66,17 +66,17 @@ func (h *host) vm(disks ...fleet.Disk) fleet.VM {
 }
 
 // made returns a VM that is defined on the host.
-func (h *host) made(disks ...fleet.Disk) fleet.VM {
+func (h *host) definedVM(disks ...fleet.Disk) fleet.VM {
 	h.t.Helper()
-	vm := h.vm(disks...)
+	vm := h.newVM(disks...)
 	h.apply(vm)
 	return vm
 }
 
 // started returns a running VM.
-func (h *host) started(disks ...fleet.Disk) fleet.VM {
+func (h *host) runningVM(disks ...fleet.Disk) fleet.VM {
 	h.t.Helper()
-	vm := h.made(disks...)
+	vm := h.definedVM(disks...)
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	return vm
 }
@@ -137,18 +137,18 @@ func (h *host) namesNoOther(act string, err error, other fleet.VM) {
 
 func (h *host) apply(vm fleet.VM) {
 	h.t.Helper()
-	h.must("apply "+vm.Name, h.ApplyVM(h.ctx, h.order(vm)))
+	h.must("apply "+vm.Name, h.ApplyVM(h.ctx, h.applyJob(vm)))
 }
 
 // order returns the job to apply a VM without created disks.
-func (h *host) order(vm fleet.VM) hypervisor.Apply {
+func (h *host) applyJob(vm fleet.VM) hypervisor.Apply {
 	return hypervisor.Apply{
-		VM: vm, Project: "tests", Pools: h.pools, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil },
+		VM: vm, Project: "tests", Pools: h.pools, Progress: func(int, string) {}, RecordDisk: func(fleet.Volref) error { return nil },
 	}
 }
 
 // with returns a changed copy of the job.
-func with(in hypervisor.Apply, f func(*hypervisor.Apply)) hypervisor.Apply {
+func changedJob(in hypervisor.Apply, f func(*hypervisor.Apply)) hypervisor.Apply {
 	f(&in)
 	return in
 }

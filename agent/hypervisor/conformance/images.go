@@ -12,7 +12,7 @@ func testVolumeUsers(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
 	h.h.AddImage(t, p, Image{Name: "tools.iso", Kind: ISO, SizeBytes: 1 << 20})
-	vm := h.vm(disk(p))
+	vm := h.newVM(disk(p))
 	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "tools.iso"}
 	h.apply(vm)
 	for volume, want := range map[string][]fleet.VMID{vm.Spec.Disks[0].Volume: {vm.ID}, "golden.qcow2": nil, "tools.iso": nil} {
@@ -29,14 +29,14 @@ func testVolumeUsers(t *testing.T, h *host) {
 
 func testDiskIsNoImage(t *testing.T, h *host) {
 	p := h.pool()
-	owner := h.made(disk(p))
+	owner := h.definedVM(disk(p))
 	taken := &fleet.Volref{PoolID: p.ID, Volume: owner.Spec.Disks[0].Volume}
 	d := disk(p)
 	d.Image = taken
-	h.refused("clone another VM's disk", h.ApplyVM(h.ctx, h.order(h.vm(d))), taken.Volume)
-	vm := h.vm()
+	h.refused("clone another VM's disk", h.ApplyVM(h.ctx, h.applyJob(h.newVM(d))), taken.Volume)
+	vm := h.newVM()
 	vm.Spec.ISO = taken
-	h.refused("insert another VM's disk into the drive", h.ApplyVM(h.ctx, h.order(vm)), taken.Volume)
+	h.refused("insert another VM's disk into the drive", h.ApplyVM(h.ctx, h.applyJob(vm)), taken.Volume)
 	h.wantPower(vm.ID, fleet.Absent)
 }
 
@@ -45,12 +45,12 @@ func testISOs(t *testing.T, h *host) {
 	h.h.AddImage(t, p, Image{Name: "good.iso", Kind: ISO, SizeBytes: 1 << 20})
 	h.h.AddImage(t, p, Image{Name: "linked.iso", Kind: LinkedISO, SizeBytes: 1 << 20})
 	h.h.AddImage(t, p, Image{Name: "dump.iso", Kind: Raw, SizeBytes: 1 << 20})
-	vm := h.vm()
+	vm := h.newVM()
 	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "good.iso"}
 	h.apply(vm)
 	for _, bad := range []string{"linked.iso", "dump.iso", "missing.iso"} {
 		vm.Generation, vm.Spec.ISO = 2, &fleet.Volref{PoolID: p.ID, Volume: bad}
-		h.refused("insert "+bad+" into the drive", h.ApplyVM(h.ctx, h.order(vm)), bad)
+		h.refused("insert "+bad+" into the drive", h.ApplyVM(h.ctx, h.applyJob(vm)), bad)
 		h.status(vm.ID, 1)
 	}
 }
@@ -64,7 +64,7 @@ func testUnsoundImages(t *testing.T, h *host) {
 	}
 	for name, want := range says {
 		v, ok := h.volume(p, name)
-		if !ok || want == "" && v.Unsound != "" || !strings.Contains(v.Unsound, want) {
+		if !ok || want == "" && v.NotImageReason != "" || !strings.Contains(v.NotImageReason, want) {
 			t.Errorf("%s is %+v, want one that reports %q", name, v, want)
 		}
 	}

@@ -14,11 +14,11 @@ import (
 )
 
 // sums are the checksums that a backend reported, as the agent stores them.
-type sums map[fleet.Volref]hypervisor.Hashed
+type sums map[fleet.Volref]hypervisor.VolumeChecksum
 
 // of returns the job with a Hashed function that stores checksums in s.
 func (s sums) of(w hypervisor.VolumeWork) hypervisor.VolumeWork {
-	w.Hashed = func(all ...hypervisor.Hashed) error {
+	w.RecordChecksums = func(all ...hypervisor.VolumeChecksum) error {
 		for _, h := range all {
 			s[h.Ref] = h
 		}
@@ -30,7 +30,7 @@ func (s sums) of(w hypervisor.VolumeWork) hypervisor.VolumeWork {
 // reported returns a volume as a backend with these checksums reports it.
 func (h *host) reported(s sums, p fleet.Pool, name string) fleet.Volume {
 	h.t.Helper()
-	state, err := h.Snapshot(h.ctx, hypervisor.Assigned{Pools: []fleet.Pool{p}, Hashed: s})
+	state, err := h.Snapshot(h.ctx, hypervisor.Assigned{Pools: []fleet.Pool{p}, Checksums: s})
 	h.must("snapshot", err)
 	for _, r := range state.Pools {
 		if v, ok := find(r.Status.Volumes, func(v fleet.Volume) bool { return v.Name == name }); ok && r.Name == p.Name {
@@ -60,7 +60,7 @@ func testHash(t *testing.T, h *host) {
 		t.Errorf("without a computed checksum the volume is %+v", v)
 	}
 	ref := fleet.Volref{PoolID: p.ID, Volume: img.Name}
-	h.must("hash", h.HashVolume(h.ctx, known.of(h.work(p, img.Name, fleet.VolumeOrder{}))))
+	h.must("hash", h.HashVolume(h.ctx, known.of(h.volumeJob(p, img.Name, fleet.VolumeParams{}))))
 	sum := known[ref].SHA256
 	if want := volumeSum(t, p, img.Name); want != "" && sum != want || len(sum) != 64 {
 		t.Errorf("the checksum is %q, want %q", sum, want)
@@ -68,7 +68,7 @@ func testHash(t *testing.T, h *host) {
 	if v := h.reported(known, p, img.Name); v.SHA256 != sum || v.Altered {
 		t.Errorf("reported as %+v, want %s", v, sum)
 	}
-	bad := h.work(p, img.Name, fleet.VolumeOrder{Checksum: "sha256:" + strings.Repeat("0", 64)})
+	bad := h.volumeJob(p, img.Name, fleet.VolumeParams{Checksum: "sha256:" + strings.Repeat("0", 64)})
 	h.refused("verify other bytes", h.HashVolume(h.ctx, known.of(bad)), "other bytes than the image")
 	if known[ref].SHA256 != sum {
 		t.Error("the computed checksum is not reported")
@@ -80,14 +80,14 @@ func testHash(t *testing.T, h *host) {
 	if v := h.reported(known, p, img.Name); v.SHA256 != "" || v.Altered {
 		t.Errorf("after a write, the volume is reported as %+v", v)
 	}
-	h.must("hash once more", h.HashVolume(h.ctx, known.of(h.work(p, img.Name, fleet.VolumeOrder{}))))
+	h.must("hash once more", h.HashVolume(h.ctx, known.of(h.volumeJob(p, img.Name, fleet.VolumeParams{}))))
 	if v := h.reported(known, p, img.Name); v.SHA256 != known[ref].SHA256 || v.SHA256 == "" {
 		t.Errorf("after the second hash, the volume is reported as %+v", v)
 	}
 	h.h.AddImage(t, p, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
-	h.refused("verify a volume with a backing file", h.HashVolume(h.ctx, known.of(h.work(p, "layer.qcow2", fleet.VolumeOrder{}))), "refers to")
-	h.refused("hash a missing volume", h.HashVolume(h.ctx, known.of(h.work(p, "nothing.qcow2", fleet.VolumeOrder{}))), "nothing.qcow2")
-	h.refused("hash an invalid name", h.HashVolume(h.ctx, known.of(h.work(p, "../golden.qcow2", fleet.VolumeOrder{}))), "not a valid volume name")
+	h.refused("verify a volume with a backing file", h.HashVolume(h.ctx, known.of(h.volumeJob(p, "layer.qcow2", fleet.VolumeParams{}))), "refers to")
+	h.refused("hash a missing volume", h.HashVolume(h.ctx, known.of(h.volumeJob(p, "nothing.qcow2", fleet.VolumeParams{}))), "nothing.qcow2")
+	h.refused("hash an invalid name", h.HashVolume(h.ctx, known.of(h.volumeJob(p, "../golden.qcow2", fleet.VolumeParams{}))), "not a valid volume name")
 
 	// A file that replaces the volume's file is another file, and its checksum is unknown.
 	h.h.DeleteVolume(t, p, img.Name)
@@ -95,8 +95,8 @@ func testHash(t *testing.T, h *host) {
 	if v := h.reported(known, p, img.Name); v.SHA256 != "" || !v.Altered {
 		t.Errorf("after a replacement, the volume is reported as %+v", v)
 	}
-	vm := h.started(disk(p))
-	h.refused("hash a disk of a running guest", h.HashVolume(h.ctx, known.of(h.work(p, vm.Spec.Disks[0].Volume, fleet.VolumeOrder{}))), vm.Name)
+	vm := h.runningVM(disk(p))
+	h.refused("hash a disk of a running guest", h.HashVolume(h.ctx, known.of(h.volumeJob(p, vm.Spec.Disks[0].Volume, fleet.VolumeParams{}))), vm.Name)
 }
 
 func testCopyVolume(t *testing.T, h *host) {
@@ -107,11 +107,11 @@ func testCopyVolume(t *testing.T, h *host) {
 			name = "tools.iso"
 		}
 		h.h.AddImage(t, from, Image{Name: name, Kind: kind, SizeBytes: 4 << 20})
-		w := known.of(h.work(to, "copy-"+name, fleet.VolumeOrder{Source: name, SourcePool: from.ID}))
+		w := known.of(h.volumeJob(to, "copy-"+name, fleet.VolumeParams{Source: name, SourcePool: from.ID}))
 		h.refused("copy without the pool", h.CopyVolume(h.ctx, w), "names no pool")
 		w.Source = &from
 		made := ""
-		w.Whole = func(file string) error { made = file; return nil }
+		w.RecordFile = func(file string) error { made = file; return nil }
 		bad := w
 		bad.Order.Checksum = "sha256:" + strings.Repeat("0", 64)
 		h.refused("copy other bytes", h.CopyVolume(h.ctx, bad), "other bytes")
@@ -126,19 +126,19 @@ func testCopyVolume(t *testing.T, h *host) {
 		if sum := volumeSum(t, to, "copy-"+name); sum != "" && sum != own.SHA256 {
 			t.Errorf("%s has the checksum %s, and is reported to have %s", name, sum, own.SHA256)
 		}
-		w.Made, w.Order.Checksum = made, "sha256:"+own.SHA256
+		w.RecordedFile, w.Order.Checksum = made, "sha256:"+own.SHA256
 		h.must("copy again", h.CopyVolume(h.ctx, w))
-		w.Made = ""
+		w.RecordedFile = ""
 		h.refused("copy to the name of an existing volume", h.CopyVolume(h.ctx, w), "has a volume named")
 	}
 	h.h.AddImage(t, from, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
-	w := known.of(h.work(to, "layer.qcow2", fleet.VolumeOrder{Source: "layer.qcow2", SourcePool: from.ID}))
+	w := known.of(h.volumeJob(to, "layer.qcow2", fleet.VolumeParams{Source: "layer.qcow2", SourcePool: from.ID}))
 	w.Source = &from
 	h.refused("copy a volume with a backing file", h.CopyVolume(h.ctx, w), "refers to")
 	w.Order.Flatten = true
 	h.refused("flatten a volume backed by a file of the host", h.CopyVolume(h.ctx, w), "not a file of the pool")
-	vm := h.started(disk(from))
-	w = known.of(h.work(to, "running.qcow2", fleet.VolumeOrder{Source: vm.Spec.Disks[0].Volume, SourcePool: from.ID, Flatten: true}))
+	vm := h.runningVM(disk(from))
+	w = known.of(h.volumeJob(to, "running.qcow2", fleet.VolumeParams{Source: vm.Spec.Disks[0].Volume, SourcePool: from.ID, Flatten: true}))
 	w.Source = &from
 	h.refused("create an image from a running guest", h.CopyVolume(h.ctx, w), vm.Name)
 }
@@ -148,51 +148,51 @@ func testOverlay(t *testing.T, h *host) {
 	for _, kind := range []ImageKind{Qcow2, Raw} {
 		name := "base-" + string(kind)
 		h.h.AddImage(t, p, Image{Name: name, Kind: kind, SizeBytes: 4 << 20})
-		h.must("hash", h.HashVolume(h.ctx, known.of(h.work(p, name, fleet.VolumeOrder{}))))
+		h.must("hash", h.HashVolume(h.ctx, known.of(h.volumeJob(p, name, fleet.VolumeParams{}))))
 		over := func(in fleet.Pool, size int64) fleet.Disk {
 			d := disk(in)
 			d.SizeBytes, d.Image, d.Overlay = size, &fleet.Volref{PoolID: p.ID, Volume: name}, true
 			d.ImageID, d.VersionID = fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
 			return d
 		}
-		first := h.started(over(p, 0))
-		second := h.made(over(p, 16<<20))
+		first := h.runningVM(over(p, 0))
+		second := h.definedVM(over(p, 16<<20))
 		for _, c := range []struct {
 			vm   fleet.VM
 			size int64
 		}{{first, 4 << 20}, {second, 16 << 20}} {
 			v := h.reported(known, p, c.vm.Spec.Disks[0].Volume)
-			if filepath.Base(v.Backing) != name || v.CapacityBytes != c.size || !slices.Equal(v.UsedBy, []fleet.VMID{c.vm.ID}) || len(v.StoodOn) != 0 {
+			if filepath.Base(v.Backing) != name || v.CapacityBytes != c.size || !slices.Equal(v.UsedBy, []fleet.VMID{c.vm.ID}) || len(v.BackingUsers) != 0 {
 				t.Errorf("the overlay is %+v", v)
 			}
 		}
 		base := h.reported(known, p, name)
 		want := []fleet.VMID{first.ID, second.ID}
 		slices.Sort(want)
-		if !slices.Equal(base.UsedBy, want) || !slices.Equal(base.StoodOn, want) || len(base.BaseOf) != 2 || base.SHA256 == "" || base.Altered {
+		if !slices.Equal(base.UsedBy, want) || !slices.Equal(base.BackingUsers, want) || len(base.BaseOf) != 2 || base.SHA256 == "" || base.Altered {
 			t.Errorf("the shared backing file is %+v", base)
 		}
 		// The next disks are another overlay, a full copy, and a copy in another pool, while a guest uses the image.
 		full := over(p, 0)
 		full.Overlay = false
-		third := h.made(full)
+		third := h.definedVM(full)
 		if v := h.reported(known, p, third.Spec.Disks[0].Volume); v.Backing != "" || v.CapacityBytes != 4<<20 {
 			t.Errorf("the full copy is %+v", v)
 		}
-		w := known.of(h.work(other, name, fleet.VolumeOrder{Source: name, SourcePool: p.ID, Checksum: "sha256:" + base.SHA256}))
+		w := known.of(h.volumeJob(other, name, fleet.VolumeParams{Source: name, SourcePool: p.ID, Checksum: "sha256:" + base.SHA256}))
 		w.Source = &p
 		h.must("copy the image", h.CopyVolume(h.ctx, w))
 		// A volume that is not in the library may belong to somebody.
 		plain := full
 		plain.Volume, plain.VersionID = name+"-plain.qcow2", ""
-		h.refused("clone a volume that backs others and is not in the library", h.ApplyVM(h.ctx, h.order(h.vm(plain))), "disk of a VM")
-		h.refused("an overlay in another pool", h.ApplyVM(h.ctx, h.order(h.vm(over(other, 0)))), "not in the disk's pool")
-		h.refused("too small an overlay", h.ApplyVM(h.ctx, h.order(h.vm(over(p, 1<<20)))), "at least")
-		h.refused("delete the base", h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})), "")
+		h.refused("clone a volume that backs others and is not in the library", h.ApplyVM(h.ctx, h.applyJob(h.newVM(plain))), "disk of a VM")
+		h.refused("an overlay in another pool", h.ApplyVM(h.ctx, h.applyJob(h.newVM(over(other, 0)))), "not in the disk's pool")
+		h.refused("too small an overlay", h.ApplyVM(h.ctx, h.applyJob(h.newVM(over(p, 1<<20)))), "at least")
+		h.refused("delete the base", h.DeleteVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{})), "")
 
 		// An image of the disk of a stopped VM is self-contained.
 		h.must("stop", h.StopVM(h.ctx, first.ID))
-		w = known.of(h.work(other, "flat-"+name+".qcow2", fleet.VolumeOrder{Source: first.Spec.Disks[0].Volume, SourcePool: p.ID, Flatten: true}))
+		w = known.of(h.volumeJob(other, "flat-"+name+".qcow2", fleet.VolumeParams{Source: first.Spec.Disks[0].Volume, SourcePool: p.ID, Flatten: true}))
 		w.Source = &p
 		h.must("make an image of the disk", h.CopyVolume(h.ctx, w))
 		if v := h.reported(known, other, w.Name); v.Backing != "" || v.Format != "qcow2" || v.CapacityBytes != 4<<20 || len(v.SHA256) != 64 {

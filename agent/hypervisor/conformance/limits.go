@@ -34,7 +34,7 @@ func checkNICLimits(h *host) (gap bool) {
 	card := fleet.NIC{Network: h.h.Network, MAC: mac()}
 	limited := card
 	limited.Limits = fleet.NICLimits{InKiB: 1000, OutKiB: 500}
-	vm := h.vm()
+	vm := h.newVM()
 	vm.Spec.NICs = []fleet.NIC{limited}
 	h.apply(vm)
 	check("start with limits", h.StartVM(h.ctx, vm.ID))
@@ -45,7 +45,7 @@ func checkNICLimits(h *host) (gap bool) {
 	h.must("start without limits", h.StartVM(h.ctx, vm.ID))
 	vm.Generation++
 	vm.Spec.NICs = []fleet.NIC{limited}
-	check("limit the running guest", h.ApplyVM(h.ctx, h.order(vm)))
+	check("limit the running guest", h.ApplyVM(h.ctx, h.applyJob(vm)))
 	h.wantPower(vm.ID, fleet.Running)
 	return gap
 }

@@ -14,7 +14,7 @@ func testOldMachine(t *testing.T, h *host) {
 	h.h.AddImage(t, p, Image{Name: "old.iso", Kind: ISO, SizeBytes: 1 << 20})
 	first, second, third := disk(p), disk(p), disk(p)
 	first.Bus, second.Bus, third.Bus, first.Serial = "ide", "ide", "sata", "OLD-1"
-	vm := h.vm(first, second, third)
+	vm := h.newVM(first, second, third)
 	vm.Spec.Boot.Machine, vm.Spec.Display.Pointer, vm.Spec.Display.Sound, vm.Spec.Devices.Watchdog = fleet.MachinePC, "mouse", "ac97", "i6300esb"
 	vm.Spec.ISO, vm.Spec.Drives = &fleet.Volref{PoolID: p.ID, Volume: "old.iso"}, []fleet.VMDrive{{Slot: "cdrom2"}, {Slot: "floppy1"}}
 	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac(), Model: "rtl8139"}, {Network: h.h.Network, MAC: mac(), Model: "e1000e"}}

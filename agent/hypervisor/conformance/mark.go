@@ -17,11 +17,11 @@ func (h *host) wantMark(when string, id fleet.VMID, mark string) {
 
 func testMark(t *testing.T, h *host) {
 	const first, second, third = "00112233445566778899aabbccddeeff", "10112233445566778899aabbccddeeff", "20112233445566778899aabbccddeeff"
-	vm := h.made()
+	vm := h.definedVM()
 	h.wantMark("without a mark", vm.ID, "")
-	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Mark = first })))
+	h.must("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.Mark = first })))
 	h.wantMark("after a job with a mark", vm.ID, first)
-	restore := h.h.Keep(t, vm.ID)
+	restore := h.h.SaveDefinition(t, vm.ID)
 	vm.Generation, vm.Spec.CPUs = 2, 2
 	h.apply(vm)
 	h.wantMark("after a job without a mark", vm.ID, first)

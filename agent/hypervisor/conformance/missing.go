@@ -9,7 +9,7 @@ import (
 )
 
 // missing are the ways to remove a disk. back restores the disk; it is nil if the disk is lost.
-var missing = []struct {
+var disappearances = []struct {
 	name string
 	take func(*testing.T, *host, fleet.Pool, string) (back func())
 }{
@@ -18,8 +18,8 @@ var missing = []struct {
 	{"deleted", func(t *testing.T, h *host, p fleet.Pool, v string) func() { h.h.DeleteVolume(t, p, v); return nil }},
 	{"pool stopped", func(t *testing.T, h *host, p fleet.Pool, _ string) func() {
 		h.h.StopPool(t, p)
-		fresh := h.vm(disk(p))
-		h.refused("create a disk in a pool that is not active", h.ApplyVM(h.ctx, h.order(fresh)), "not active")
+		fresh := h.newVM(disk(p))
+		h.refused("create a disk in a pool that is not active", h.ApplyVM(h.ctx, h.applyJob(fresh)), "not active")
 		h.wantPower(fresh.ID, fleet.Absent)
 		return func() { h.must("apply pool", h.ApplyPool(h.ctx, p)) }
 	}},
@@ -46,17 +46,17 @@ func (h *host) wantDeleted(p fleet.Pool, volume string) {
 }
 
 func testMissingDisk(t *testing.T, h *host) {
-	for _, way := range missing {
+	for _, way := range disappearances {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			testMissingBy(t, open(t, h.h), way.take)
+			checkMissingDisk(t, open(t, h.h), way.take)
 		})
 	}
 }
 
-func testMissingBy(t *testing.T, h *host, take func(*testing.T, *host, fleet.Pool, string) func()) {
+func checkMissingDisk(t *testing.T, h *host, take func(*testing.T, *host, fleet.Pool, string) func()) {
 	p := h.pool()
-	vm := h.made(disk(p), disk(p))
+	vm := h.definedVM(disk(p), disk(p))
 	first := vm.Spec.Disks[0]
 	words := isMissing(p, first)
 	s := h.status(vm.ID, 1)
@@ -71,10 +71,10 @@ func testMissingBy(t *testing.T, h *host, take func(*testing.T, *host, fleet.Poo
 	described.Generation = 2
 	memory.Generation, memory.Spec.MemoryMiB = 2, 192
 	h.refused("start", h.StartVM(h.ctx, vm.ID), words)
-	h.refused("apply", h.ApplyVM(h.ctx, h.order(vm)), words)
-	h.refused("apply another description", h.ApplyVM(h.ctx, h.order(described)), words)
-	h.refused("apply more memory", h.ApplyVM(h.ctx, h.order(memory)), words)
-	h.refused("restore", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Reapply = true })), words)
+	h.refused("apply", h.ApplyVM(h.ctx, h.applyJob(vm)), words)
+	h.refused("apply another description", h.ApplyVM(h.ctx, h.applyJob(described)), words)
+	h.refused("apply more memory", h.ApplyVM(h.ctx, h.applyJob(memory)), words)
+	h.refused("restore", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.Reapply = true })), words)
 	if s := h.wantPower(vm.ID, fleet.Stopped); s.MemoryMiB != 128 {
 		t.Errorf("the refused order changed the definition: %+v", s)
 	}
@@ -102,15 +102,15 @@ func testMissingBy(t *testing.T, h *host, take func(*testing.T, *host, fleet.Poo
 }
 
 func testMissingUndefined(t *testing.T, h *host) {
-	for _, way := range missing {
+	for _, way := range disappearances {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			h := open(t, h.h)
 			p := h.pool()
-			vm := h.made(disk(p))
+			vm := h.definedVM(disk(p))
 			h.h.Undefine(t, vm.ID)
 			back := way.take(t, h, p, vm.Spec.Disks[0].Volume)
-			in := with(h.order(vm), func(in *hypervisor.Apply) { in.Made = []fleet.Volref{vm.Spec.Disks[0].Ref()} })
+			in := changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.CreatedDisks = []fleet.Volref{vm.Spec.Disks[0].Ref()} })
 			h.refused("apply", h.ApplyVM(h.ctx, in), isMissing(p, vm.Spec.Disks[0]))
 			h.wantPower(vm.ID, fleet.Absent)
 			if back == nil {
@@ -126,7 +126,7 @@ func testMissingUndefined(t *testing.T, h *host) {
 
 func testMissingRunning(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.started(disk(p))
+	vm := h.runningVM(disk(p))
 	back := h.h.HideVolume(t, p, vm.Spec.Disks[0].Volume)
 	h.eventually("the fault shows", func() bool { _, ok := h.faultOf(vm.ID, fleet.FaultDisk); return ok })
 	h.wantPower(vm.ID, fleet.Running)
@@ -141,11 +141,11 @@ func testMissingRunning(t *testing.T, h *host) {
 
 func testUndefined(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p))
+	vm := h.definedVM(disk(p))
 	before := h.status(vm.ID, 1)
 	h.h.Undefine(t, vm.ID)
 	h.wantPower(vm.ID, fleet.Absent)
-	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Made = []fleet.Volref{vm.Spec.Disks[0].Ref()} })))
+	h.must("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.CreatedDisks = []fleet.Volref{vm.Spec.Disks[0].Ref()} })))
 	if s := h.status(vm.ID, 1); len(s.Disks) != 1 || s.Disks[0].AllocBytes != before.Disks[0].AllocBytes || s.Disks[0].Volume == nil {
 		t.Errorf("the disks are %+v, before %+v", s.Disks, before.Disks)
 	}
@@ -155,7 +155,7 @@ func testUndefined(t *testing.T, h *host) {
 // the VM is not defined again without a job.
 func testRunningUndefined(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.started(disk(p))
+	vm := h.runningVM(disk(p))
 	h.report(vm.ID)
 	wake := h.Changes(h.ctx)
 	h.h.Undefine(t, vm.ID)
@@ -163,8 +163,8 @@ func testRunningUndefined(t *testing.T, h *host) {
 	h.wantPower(vm.ID, fleet.Running)
 	edited := vm
 	edited.Generation, edited.Spec.CPUs = 2, 2
-	h.refused("an edit", h.ApplyVM(h.ctx, h.order(edited)), "removed the VM's definition")
-	h.must("reapply", h.ApplyVM(h.ctx, with(h.order(edited), func(in *hypervisor.Apply) { in.Reapply = true })))
+	h.refused("an edit", h.ApplyVM(h.ctx, h.applyJob(edited)), "removed the VM's definition")
+	h.must("reapply", h.ApplyVM(h.ctx, changedJob(h.applyJob(edited), func(in *hypervisor.Apply) { in.Reapply = true })))
 	if s := h.status(vm.ID, 2); len(s.Faults) != 0 || !slices.Equal(s.NextBoot, []string{"cpus"}) || len(s.Drift) != 0 {
 		t.Errorf("after the reapply: %+v", s)
 	}

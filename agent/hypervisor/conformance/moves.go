@@ -11,10 +11,10 @@ import (
 )
 
 // move returns a new job that moves the VM's first disk into the pool.
-func (h *host) move(vm fleet.VM, to fleet.Pool) hypervisor.MoveDisk {
+func (h *host) moveJob(vm fleet.VM, to fleet.Pool) hypervisor.MoveDisk {
 	return hypervisor.MoveDisk{
-		VM: vm, Pools: h.pools, Order: fleet.MoveOrder{Disk: vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: vm.Spec.Disks[0].Volume}},
-		Begun: func(string) error { return nil }, Whole: func(fleet.Volref) error { return nil },
+		VM: vm, Pools: h.pools, Order: fleet.MoveParams{Disk: vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: vm.Spec.Disks[0].Volume}},
+		RecordFile: func(string) error { return nil }, RecordDisk: func(fleet.Volref) error { return nil },
 		Stop: make(chan struct{}), Progress: func(int, string) {},
 	}
 }
@@ -32,14 +32,14 @@ func (h *host) wantDisk(vm fleet.VM, at fleet.Volref) {
 func testMove(t *testing.T, h *host) {
 	for _, on := range []bool{false, true} {
 		from, to := h.pool(), h.pool()
-		vm := h.made(disk(from))
+		vm := h.definedVM(disk(from))
 		if on {
 			h.must("start", h.StartVM(h.ctx, vm.ID))
 		}
-		in := h.move(vm, to)
+		in := h.moveJob(vm, to)
 		var whole fleet.Volref
 		var told progress
-		in.Whole, in.Progress = func(ref fleet.Volref) error { whole = ref; return nil }, told.tell
+		in.RecordDisk, in.Progress = func(ref fleet.Volref) error { whole = ref; return nil }, told.report
 		h.must("move", h.MoveDisk(h.ctx, in))
 		h.wantDisk(vm, in.Order.To)
 		if whole != in.Order.To {
@@ -49,7 +49,7 @@ func testMove(t *testing.T, h *host) {
 		h.wantDisk(vm, in.Order.To)
 		old := vm.Spec.Disks[0]
 		h.wantVolume(from, old.Volume, "qcow2", old.SizeBytes)
-		h.must("delete the old disk", h.DeleteVolume(h.ctx, h.work(from, old.Volume, fleet.VolumeOrder{})))
+		h.must("delete the old disk", h.DeleteVolume(h.ctx, h.volumeJob(from, old.Volume, fleet.VolumeParams{})))
 		h.wantVolume(to, old.Volume, "qcow2", old.SizeBytes)
 
 		vm.Spec.Disks = []fleet.Disk{old}
@@ -69,11 +69,11 @@ func testMove(t *testing.T, h *host) {
 func testMoveStopped(t *testing.T, h *host) {
 	for _, on := range []bool{false, true} {
 		from, to := h.pool(), h.pool()
-		vm := h.made(disk(from))
+		vm := h.definedVM(disk(from))
 		if on {
 			h.must("start", h.StartVM(h.ctx, vm.ID))
 		}
-		early := h.move(vm, to)
+		early := h.moveJob(vm, to)
 		stop := make(chan struct{})
 		close(stop)
 		early.Stop = stop
@@ -83,9 +83,9 @@ func testMoveStopped(t *testing.T, h *host) {
 		h.wantDisk(vm, vm.Spec.Disks[0].Ref())
 		h.wantNoVolume(to, vm.Spec.Disks[0].Volume)
 
-		middle, stop := h.move(vm, to), make(chan struct{})
+		middle, stop := h.moveJob(vm, to), make(chan struct{})
 		var made string
-		middle.Stop, middle.Begun = stop, func(file string) error { made = file; close(stop); return nil }
+		middle.Stop, middle.RecordFile = stop, func(file string) error { made = file; close(stop); return nil }
 		if err := h.MoveDisk(h.ctx, middle); !errors.Is(err, hypervisor.ErrStopped) {
 			t.Fatalf("stopped in the middle: %v", err)
 		}
@@ -94,7 +94,7 @@ func testMoveStopped(t *testing.T, h *host) {
 		if made == "" {
 			t.Error("the move created no file")
 		}
-		h.must("move the disk after all", h.MoveDisk(h.ctx, h.move(vm, to)))
+		h.must("move the disk after all", h.MoveDisk(h.ctx, h.moveJob(vm, to)))
 		h.wantDisk(vm, fleet.Volref{PoolID: to.ID, Volume: vm.Spec.Disks[0].Volume})
 
 		vm.Spec.Disks = slices.Clone(vm.Spec.Disks)
@@ -106,43 +106,43 @@ func testMoveStopped(t *testing.T, h *host) {
 
 func testMoveRefused(t *testing.T, h *host) {
 	from, to := h.pool(), h.pool()
-	vm := h.made(disk(from))
+	vm := h.definedVM(disk(from))
 	own := vm.Spec.Disks[0].Volume
-	h.newVolume(to, own, fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
+	h.newVolume(to, own, fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20})
 	for _, state := range []string{"off", "on"} {
 		if state == "on" {
 			h.must("start", h.StartVM(h.ctx, vm.ID))
 		}
-		h.refused("move to the name of an existing volume, "+state, h.MoveDisk(h.ctx, h.move(vm, to)), own)
+		h.refused("move to the name of an existing volume, "+state, h.MoveDisk(h.ctx, h.moveJob(vm, to)), own)
 		h.wantVolume(to, own, "raw", 1<<20)
 		for _, bad := range []string{"", "..", "a/b", ".hidden", pooldir.Marker} {
-			in := h.move(vm, to)
+			in := h.moveJob(vm, to)
 			in.Order.To.Volume = bad
 			if err := h.MoveDisk(h.ctx, in); fleet.CodeOf(err) != fleet.Invalid {
 				t.Errorf("move to %q: %v", bad, err)
 			}
 		}
-		other := h.move(vm, to)
+		other := h.moveJob(vm, to)
 		other.Order.Disk.Volume = "another.qcow2"
 		other.Order.To.Volume = "moved.qcow2"
 		h.refused("move a disk that the VM does not have", h.MoveDisk(h.ctx, other), "another.qcow2")
-		forgetful := h.move(vm, to)
+		forgetful := h.moveJob(vm, to)
 		forgetful.Order.To.Volume = "forgotten.qcow2"
-		forgetful.Begun = func(string) error { return errors.New("state file not written") }
+		forgetful.RecordFile = func(string) error { return errors.New("state file not written") }
 		h.refused("move without a record of the file", h.MoveDisk(h.ctx, forgetful), "state file not written")
 		h.wantNoVolume(to, "forgotten.qcow2")
-		unkept := h.move(vm, to)
+		unkept := h.moveJob(vm, to)
 		unkept.Order.To.Volume = "unkept.qcow2"
-		unkept.Whole = func(fleet.Volref) error { return errors.New("second write failed") }
+		unkept.RecordDisk = func(fleet.Volref) error { return errors.New("second write failed") }
 		h.refused("switch without a record of the disk", h.MoveDisk(h.ctx, unkept), "second write failed")
 		h.wantNoVolume(to, "unkept.qcow2")
 		h.wantDisk(vm, vm.Spec.Disks[0].Ref())
 	}
-	h.must("delete", h.DeleteVolume(h.ctx, h.work(to, own, fleet.VolumeOrder{})))
+	h.must("delete", h.DeleteVolume(h.ctx, h.volumeJob(to, own, fleet.VolumeParams{})))
 	h.h.StopPool(t, to)
-	h.refused("move to a pool that is not active", h.MoveDisk(h.ctx, h.move(vm, to)), "not active")
+	h.refused("move to a pool that is not active", h.MoveDisk(h.ctx, h.moveJob(vm, to)), "not active")
 	h.wantDisk(vm, vm.Spec.Disks[0].Ref())
-	stranger := h.move(h.vm(disk(from)), from)
+	stranger := h.moveJob(h.newVM(disk(from)), from)
 	stranger.Order.To.Volume = "new.qcow2"
 	if err := h.MoveDisk(h.ctx, stranger); err == nil {
 		t.Error("the disk of a missing VM was moved")

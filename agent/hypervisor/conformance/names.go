@@ -9,8 +9,8 @@ import (
 )
 
 // inProject returns the job for a VM of the project.
-func (h *host) inProject(vm fleet.VM, project string) hypervisor.Apply {
-	return with(h.order(vm), func(in *hypervisor.Apply) { in.Project = project })
+func (h *host) applyJobInProject(vm fleet.VM, project string) hypervisor.Apply {
+	return changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.Project = project })
 }
 
 func (h *host) wantDomain(id fleet.VMID, want string) {
@@ -24,11 +24,11 @@ func (h *host) wantDomain(id fleet.VMID, want string) {
 func testOneName(t *testing.T, h *host) {
 	db := name("db")
 	foreign := h.h.Foreign(t, db)
-	first, second, third := h.vm(), h.vm(), h.vm()
+	first, second, third := h.newVM(), h.newVM(), h.newVM()
 	first.Name, second.Name, third.Name = db, db, db
-	h.must("apply the first", h.ApplyVM(h.ctx, h.inProject(first, "acme")))
-	h.must("apply the second", h.ApplyVM(h.ctx, h.inProject(second, "umbrella")))
-	h.must("apply the third", h.ApplyVM(h.ctx, h.inProject(third, "acme")))
+	h.must("apply the first", h.ApplyVM(h.ctx, h.applyJobInProject(first, "acme")))
+	h.must("apply the second", h.ApplyVM(h.ctx, h.applyJobInProject(second, "umbrella")))
+	h.must("apply the third", h.ApplyVM(h.ctx, h.applyJobInProject(third, "acme")))
 	h.wantDomain(first.ID, db+"_acme")
 	h.wantDomain(second.ID, db+"_umbrella")
 	h.wantDomain(third.ID, db+"_acme_"+string(third.ID[24:32]))
@@ -38,20 +38,20 @@ func testOneName(t *testing.T, h *host) {
 	// The domain's name stays as long as the VM's name does, even if a better candidate becomes free.
 	h.must("delete the first", h.DeleteVM(h.ctx, first, nil, true))
 	third.Generation, third.Spec.CPUs = 2, 2
-	h.must("apply the third", h.ApplyVM(h.ctx, h.inProject(third, "acme")))
+	h.must("apply the third", h.ApplyVM(h.ctx, h.applyJobInProject(third, "acme")))
 	h.wantDomain(third.ID, db+"_acme_"+string(third.ID[24:32]))
 	h.must("start", h.StartVM(h.ctx, third.ID))
 	third.Generation, third.Name = 3, name("own")
-	h.must("rename the third", h.ApplyVM(h.ctx, h.inProject(third, "acme")))
+	h.must("rename the third", h.ApplyVM(h.ctx, h.applyJobInProject(third, "acme")))
 	h.must("stop", h.StopVM(h.ctx, third.ID))
 	h.must("start again", h.StartVM(h.ctx, third.ID))
 	h.wantDomain(third.ID, "")
 }
 
 func testRenameTaken(t *testing.T, h *host) {
-	first, second := h.made(), h.made()
+	first, second := h.definedVM(), h.definedVM()
 	second.Generation, second.Name = 2, first.Name
-	h.must("rename to the name of another VM", h.ApplyVM(h.ctx, h.inProject(second, "acme")))
+	h.must("rename to the name of another VM", h.ApplyVM(h.ctx, h.applyJobInProject(second, "acme")))
 	h.wantDomain(second.ID, first.Name+"_acme")
 	h.wantDomain(first.ID, "")
 }
@@ -65,7 +65,7 @@ func testOddNames(t *testing.T, h *host) {
 	h.h.ForeignNetwork(t, net)
 	d := disk(p)
 	d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: p.ID, Volume: img}
-	vm := h.vm(d)
+	vm := h.newVM(d)
 	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: iso}
 	vm.Spec.NICs = []fleet.NIC{{Network: net, MAC: mac()}}
 	h.apply(vm)
@@ -79,9 +79,9 @@ func testOddNames(t *testing.T, h *host) {
 		return ok && v.IsISO() && slices.Contains(v.InDrive, vm.ID)
 	})
 	h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
-	h.must("clone the image", h.CloneVolume(h.ctx, h.work(p, "copy.qcow2", fleet.VolumeOrder{Source: img})))
-	h.must("rename the image", h.RenameVolume(h.ctx, h.work(p, "golden.qcow2", fleet.VolumeOrder{Source: img})))
-	h.must("delete the medium", h.DeleteVolume(h.ctx, h.work(p, iso, fleet.VolumeOrder{})))
+	h.must("clone the image", h.CloneVolume(h.ctx, h.volumeJob(p, "copy.qcow2", fleet.VolumeParams{Source: img})))
+	h.must("rename the image", h.RenameVolume(h.ctx, h.volumeJob(p, "golden.qcow2", fleet.VolumeParams{Source: img})))
+	h.must("delete the medium", h.DeleteVolume(h.ctx, h.volumeJob(p, iso, fleet.VolumeParams{})))
 	for name, want := range map[string]bool{img: false, iso: false, "copy.qcow2": true, "golden.qcow2": true} {
 		if _, ok := h.volume(p, name); ok != want {
 			t.Errorf("%s exists: %v", name, ok)

@@ -36,7 +36,7 @@ func (h *host) network(mode fleet.NetworkMode) fleet.Network {
 }
 
 // running returns an applied network.
-func (h *host) running(mode fleet.NetworkMode) fleet.Network {
+func (h *host) newRunningNetwork(mode fleet.NetworkMode) fleet.Network {
 	h.t.Helper()
 	n := h.network(mode)
 	h.must("apply network", h.ApplyNetwork(h.ctx, n))
@@ -130,11 +130,11 @@ func testNetworkOnDevices(t *testing.T, h *host) {
 		h.must("apply", h.ApplyNetwork(h.ctx, n))
 		h.must("apply again", h.ApplyNetwork(h.ctx, n))
 		bridge := spec.Bridge
-		if spec.Mode.Is().Made {
+		if spec.Mode.Info().CreatesDevices {
 			bridge = n.BridgeDevice()
 		}
 		st := h.wantNet(n, true, "")
-		if !st.Autostart || st.Forward != spec.Mode.Is().Forward || st.Bridge != bridge || len(st.Subnets) > 0 {
+		if !st.Autostart || st.Forward != spec.Mode.Info().Forward || st.Bridge != bridge || len(st.Subnets) > 0 {
 			t.Errorf("the network of mode %s is %+v", spec.Mode, st)
 		}
 		h.must("release", h.ReleaseNetwork(h.ctx, n))
@@ -143,7 +143,7 @@ func testNetworkOnDevices(t *testing.T, h *host) {
 	n := h.network(fleet.NetworkIsolated)
 	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"}
 	h.must("apply", h.ApplyNetwork(h.ctx, n))
-	vm := h.on(n)
+	vm := h.newVMOnNetwork(n)
 	h.refused("release", h.ReleaseNetwork(h.ctx, n), vm.Name)
 	h.must("delete", h.DeleteVM(h.ctx, vm, nil, false))
 	h.must("release", h.ReleaseNetwork(h.ctx, n))
@@ -161,7 +161,7 @@ func testNetworkTaken(t *testing.T, h *host) {
 }
 
 func testNetworkEdited(t *testing.T, h *host) {
-	n := h.running(fleet.NetworkIsolated)
+	n := h.newRunningNetwork(fleet.NetworkIsolated)
 	h.h.EditNetwork(t, n.Name)
 	h.wantNet(n, true, "addresses and DHCP")
 	h.refused("apply", h.ApplyNetwork(h.ctx, n), "addresses and DHCP")
@@ -172,7 +172,7 @@ func testNetworkEdited(t *testing.T, h *host) {
 }
 
 func testNetworkStopped(t *testing.T, h *host) {
-	n := h.running(fleet.NetworkIsolated)
+	n := h.newRunningNetwork(fleet.NetworkIsolated)
 	h.h.StopNetwork(t, n.Name)
 	if st := h.wantNet(n, false, ""); !st.Autostart {
 		t.Error("the network lost its autostart")
@@ -182,7 +182,7 @@ func testNetworkStopped(t *testing.T, h *host) {
 }
 
 func testNetworkUndefined(t *testing.T, h *host) {
-	n := h.running(fleet.NetworkIsolated)
+	n := h.newRunningNetwork(fleet.NetworkIsolated)
 	h.h.UndefineNetwork(t, n.Name)
 	h.wantNet(n, true, hypervisor.NetworkUndefined)
 	h.must("apply", h.ApplyNetwork(h.ctx, n))
@@ -195,7 +195,7 @@ func testNetworkUndefined(t *testing.T, h *host) {
 }
 
 func testNetworkRemoved(t *testing.T, h *host) {
-	n := h.running(fleet.NetworkIsolated)
+	n := h.newRunningNetwork(fleet.NetworkIsolated)
 	h.h.StopNetwork(t, n.Name)
 	h.h.UndefineNetwork(t, n.Name)
 	h.wantNet(n, false, hypervisor.NetworkMissing)
@@ -204,13 +204,13 @@ func testNetworkRemoved(t *testing.T, h *host) {
 }
 
 func testNetworkUnserved(t *testing.T, h *host) {
-	n := h.running(fleet.NetworkIsolated)
+	n := h.newRunningNetwork(fleet.NetworkIsolated)
 	h.h.EndServer(t, n.Name)
 	h.eventually("the network reports its missing dnsmasq", func() bool {
 		st, _ := h.netStatus(n)
 		return st.Active && st.Error == hypervisor.NetworkUnserved
 	})
-	vm := h.on(n)
+	vm := h.newVMOnNetwork(n)
 	h.refused("apply while a VM is connected", h.ApplyNetwork(h.ctx, n), vm.Name)
 	h.must("delete", h.DeleteVM(h.ctx, vm, nil, false))
 	h.must("apply", h.ApplyNetwork(h.ctx, n))
@@ -218,8 +218,8 @@ func testNetworkUnserved(t *testing.T, h *host) {
 }
 
 func testNetworkInUse(t *testing.T, h *host) {
-	n := h.running(fleet.NetworkIsolated)
-	vm := h.on(n)
+	n := h.newRunningNetwork(fleet.NetworkIsolated)
+	vm := h.newVMOnNetwork(n)
 	h.refused("release", h.ReleaseNetwork(h.ctx, n), vm.Name)
 	h.wantNet(n, true, "")
 	h.must("delete", h.DeleteVM(h.ctx, vm, nil, false))
@@ -227,9 +227,9 @@ func testNetworkInUse(t *testing.T, h *host) {
 }
 
 // on returns a VM with a NIC on the network.
-func (h *host) on(n fleet.Network) fleet.VM {
+func (h *host) newVMOnNetwork(n fleet.Network) fleet.VM {
 	h.t.Helper()
-	vm := h.vm()
+	vm := h.newVM()
 	vm.Spec.NICs = []fleet.NIC{{NetworkID: n.ID, Network: n.Name, MAC: mac()}}
 	h.apply(vm)
 	return vm

@@ -8,14 +8,14 @@ import (
 
 // testNICOfItsOwn connects two VMs to a network whose device serves one NIC. Both VMs are defined, but only one can run
 // at a time.
-func testNICOfItsOwn(t *testing.T, h *host) {
+func testNICNeedsDevice(t *testing.T, h *host) {
 	n := h.network(fleet.NetworkIsolated)
 	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Direct: fleet.DirectPassthrough, Device: h.h.Device(t)}
 	h.must("apply", h.ApplyNetwork(h.ctx, n))
 	if st := h.wantNet(n, true, ""); st.Forward != "passthrough" {
 		t.Errorf("the network is %+v", st)
 	}
-	first, second := h.on(n), h.on(n)
+	first, second := h.newVMOnNetwork(n), h.newVMOnNetwork(n)
 	h.must("start the first", h.StartVM(h.ctx, first.ID))
 	h.refused("start the second", h.StartVM(h.ctx, second.ID), "This host has no free device for a NIC on the network "+n.Name)
 	h.must("stop the first", h.StopVM(h.ctx, first.ID))

@@ -13,7 +13,7 @@ import (
 // A guest has the requested NUMA nodes on the host's nodes. A running guest's node gets more memory if possible; other
 // changes wait for the next start.
 func testNUMANodes(t *testing.T, h *host) {
-	vm := h.vm()
+	vm := h.newVM()
 	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 2, 256, 4, 1024
 	vm.Spec.NUMA = []fleet.VMNUMANode{{CPUs: "0,2", MemoryMiB: 128, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 128}}
 	h.apply(vm)
@@ -51,7 +51,7 @@ func testNUMANodes(t *testing.T, h *host) {
 // A guest does not start if it has an empty USB port of the host, or a mediated device type that is unavailable. The
 // error says why. The guest starts once the device is removed from its spec.
 func testNoDevice(t *testing.T, h *host) {
-	vm := h.vm()
+	vm := h.newVM()
 	for device, why := range map[string]string{"usb-port/99-9.9": "has no device that a guest could use", "mdev/quantix-none": "cannot create another mediated device of the type quantix-none"} {
 		vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: device}}
 		vm.Generation++
@@ -79,7 +79,7 @@ func testConfidential(t *testing.T, h *host) {
 		t.Fatal(err)
 	}
 	for _, kind := range fleet.ConfidentialKinds[1:] {
-		vm := h.vm()
+		vm := h.newVM()
 		vm.Spec.Firmware, vm.Spec.Security.Confidential = fleet.UEFI, kind.Value
 		if slices.ContainsFunc(state.Host.Inventory.VMGaps, func(g fleet.VMGap) bool {
 			return g.Field == "security.confidential" && g.Value == kind.Value && g.Why != ""

@@ -31,7 +31,7 @@ func RunPair(t *testing.T, p Pair) {
 		{"a guest migrated outside Quantix is unchanged on the other host", testMigrated},
 		{"applying a migrated guest changes nothing", testApplyMigrated},
 		{"a guest that runs on the other host is not started", testStartElsewhere},
-		{"deleting a leftover definition leaves the guest running", testDeleteLeft},
+		{"deleting a leftover definition leaves the guest running", testDeleteLeftover},
 		{"a leftover definition reports its missing disk", testDeletedElsewhere},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -62,15 +62,15 @@ func (p *pair) guest() fleet.VM {
 		h.cleanup("release "+pool.Name, h.releaser(pool))
 		h.must("apply pool", h.ApplyPool(h.ctx, pool))
 	}
-	vm := p.a.vm(disk(pool))
+	vm := p.a.newVM(disk(pool))
 	p.b.cleanup("delete "+vm.Name, func(ctx context.Context) error { return p.b.DeleteVM(ctx, vm, p.b.pools, false) })
-	p.a.must("apply", p.a.ApplyVM(p.a.ctx, with(p.a.order(vm), func(in *hypervisor.Apply) { in.Mark = pairMark })))
+	p.a.must("apply", p.a.ApplyVM(p.a.ctx, changedJob(p.a.applyJob(vm), func(in *hypervisor.Apply) { in.Mark = pairMark })))
 	p.a.must("start", p.a.StartVM(p.a.ctx, vm.ID))
 	return vm
 }
 
 // moved returns a guest that somebody migrated to the second host outside Quantix.
-func (p *pair) moved(leave bool) (fleet.VM, fleet.VMStatus) {
+func (p *pair) migratedGuest(leave bool) (fleet.VM, fleet.VMStatus) {
 	p.a.t.Helper()
 	vm := p.guest()
 	p.Migrate(p.a.t, vm.ID, 0, 1, leave)
@@ -90,7 +90,7 @@ func (h *host) wantAbsent(id fleet.VMID) {
 }
 
 // same fails the test unless the guest's status is unchanged.
-func (h *host) same(when string, id fleet.VMID, before fleet.VMStatus) {
+func (h *host) wantSameStatus(when string, id fleet.VMID, before fleet.VMStatus) {
 	h.t.Helper()
 	if after := h.wantPower(id, fleet.Running); !reflect.DeepEqual(before, after) {
 		h.t.Errorf("%s the guest\n%+v became\n%+v", when, before, after)
@@ -113,7 +113,7 @@ func testOneHost(t *testing.T, p *pair) {
 }
 
 func testMigrated(t *testing.T, p *pair) {
-	vm, _ := p.moved(true)
+	vm, _ := p.migratedGuest(true)
 	whole := func(h *host, power fleet.Power) {
 		t.Helper()
 		r, ok := h.report(vm.ID)
@@ -133,11 +133,11 @@ func testMigrated(t *testing.T, p *pair) {
 }
 
 func testApplyMigrated(_ *testing.T, p *pair) {
-	vm, before := p.moved(false)
+	vm, before := p.migratedGuest(false)
 	p.a.wantAbsent(vm.ID)
 	for _, vm.Generation = range []int64{1, 1, 2} {
 		p.b.apply(vm)
-		p.b.same("after an apply of the same spec,", vm.ID, before)
+		p.b.wantSameStatus("after an apply of the same spec,", vm.ID, before)
 		p.b.wantMark("after a job without a mark", vm.ID, pairMark)
 		p.b.status(vm.ID, vm.Generation)
 	}
@@ -148,29 +148,29 @@ func testApplyMigrated(_ *testing.T, p *pair) {
 }
 
 func testStartElsewhere(_ *testing.T, p *pair) {
-	vm, before := p.moved(true)
+	vm, before := p.migratedGuest(true)
 	const words = `Failed to get "write" lock` // QEMU's error about the disk
 	p.a.refused("start a guest that runs on the second host", p.a.StartVM(p.a.ctx, vm.ID), words)
 	p.a.wantPower(vm.ID, fleet.Stopped)
-	p.b.same("after the attempt", vm.ID, before)
+	p.b.wantSameStatus("after the attempt", vm.ID, before)
 	p.b.must("stop", p.b.StopVM(p.b.ctx, vm.ID))
 	p.a.must("start", p.a.StartVM(p.a.ctx, vm.ID))
 	p.b.refused("start a guest that runs on the first host", p.b.StartVM(p.b.ctx, vm.ID), words)
 	p.a.wantPower(vm.ID, fleet.Running)
 }
 
-func testDeleteLeft(t *testing.T, p *pair) {
-	vm, before := p.moved(true)
+func testDeleteLeftover(t *testing.T, p *pair) {
+	vm, before := p.migratedGuest(true)
 	p.a.must("delete", p.a.DeleteVM(p.a.ctx, vm, p.a.pools, false))
 	p.a.wantAbsent(vm.ID)
-	p.b.same("after the deletion", vm.ID, before)
+	p.b.wantSameStatus("after the deletion", vm.ID, before)
 	if v, ok := p.b.volume(p.b.pools[0], vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) != 1 || v.UsedBy[0] != vm.ID {
 		t.Errorf("the VM's disk is %+v, %v", v, ok)
 	}
 }
 
 func testDeletedElsewhere(_ *testing.T, p *pair) {
-	vm, _ := p.moved(true)
+	vm, _ := p.migratedGuest(true)
 	for range 2 {
 		p.b.must("delete with disks", p.b.DeleteVM(p.b.ctx, vm, p.b.pools, true))
 	}

@@ -45,7 +45,7 @@ func unstartable(s fleet.VMSpec, p fleet.Pool) fleet.VMSpec {
 // Each field has the requested value on a stopped VM and in its running guest. A change that waits for the next start
 // is reported, and reverting the change ends the wait.
 func testParts(t *testing.T, h *host) {
-	vm := h.vm()
+	vm := h.newVM()
 	p := h.pool()
 	for name, kind := range map[string]ImageKind{"drivers.iso": ISO, "floppy.img": Raw, "vmlinuz": Raw, "initrd": Raw, "src": Folder} {
 		h.h.AddImage(t, p, Image{Name: name, Kind: kind, SizeBytes: 1440 << 10})
@@ -72,7 +72,7 @@ func testParts(t *testing.T, h *host) {
 	h.wantPower(vm.ID, fleet.Running)
 	h.wantSettled(vm, "started")
 
-	usual, full := h.vm().Spec, vm.Spec
+	usual, full := h.newVM().Spec, vm.Spec
 	usual.Firmware = full.Firmware
 	change := func(to fleet.VMSpec, waits ...string) {
 		vm.Spec = to
@@ -95,7 +95,7 @@ func testParts(t *testing.T, h *host) {
 			more.Copy(&one, usual)
 			waits = append(waits, more.Name)
 		}
-		if f.On == fleet.Now {
+		if f.TakesEffect == fleet.WhenNow {
 			waits = nil
 		}
 		change(one, waits...)

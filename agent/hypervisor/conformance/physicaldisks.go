@@ -12,20 +12,20 @@ func testPhysicalDisks(t *testing.T, h *host) {
 	device, use := h.h.Physical(t)
 	p := h.pool()
 	on := func(device string, disks ...fleet.Disk) fleet.VM {
-		vm := h.vm(disks...)
+		vm := h.newVM(disks...)
 		vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: device}}
 		return vm
 	}
 	release := use()
-	h.refused("a disk that the host uses", h.ApplyVM(h.ctx, h.order(on(device))), "The host itself uses "+device)
+	h.refused("a disk that the host uses", h.ApplyVM(h.ctx, h.applyJob(on(device))), "The host itself uses "+device)
 	release()
-	h.refused("a missing disk", h.ApplyVM(h.ctx, h.order(on("blk/none"))), "has no disk blk/none")
+	h.refused("a missing disk", h.ApplyVM(h.ctx, h.applyJob(on("blk/none"))), "has no disk blk/none")
 
-	vm := h.started(disk(p))
+	vm := h.runningVM(disk(p))
 	edit := func(devices ...fleet.VMHostDevice) error {
 		vm.Generation++
 		vm.Spec.HostDevices = devices
-		return h.ApplyVM(h.ctx, h.order(vm))
+		return h.ApplyVM(h.ctx, h.applyJob(vm))
 	}
 	with := fleet.VMHostDevice{Device: device}
 	release = use()
@@ -35,8 +35,8 @@ func testPhysicalDisks(t *testing.T, h *host) {
 		h.apply(vm)
 		h.wantSettled(vm, "with a physical disk while running")
 	}
-	h.refused("a disk that another guest has", h.ApplyVM(h.ctx, h.order(on(device))), "Another VM of the host uses "+device)
-	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "Physical disks cannot have snapshots")
+	h.refused("a disk that another guest has", h.ApplyVM(h.ctx, h.applyJob(on(device))), "Another VM of the host uses "+device)
+	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "Physical disks cannot have snapshots")
 
 	h.must("remove the disk", edit())
 	switch s := h.status(vm.ID, vm.Generation); {
@@ -45,7 +45,7 @@ func testPhysicalDisks(t *testing.T, h *host) {
 	case !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "hostDevices", What: device}}) || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.Drift) != 0:
 		t.Errorf("without the disk: pending unplug %+v, next boot %q, drift %+v", s.PendingUnplug, s.NextBoot, s.Drift)
 	default:
-		h.refused("a disk that another guest still uses", h.ApplyVM(h.ctx, h.order(on(device))), "Another VM of the host uses "+device)
+		h.refused("a disk that another guest still uses", h.ApplyVM(h.ctx, h.applyJob(on(device))), "Another VM of the host uses "+device)
 	}
 	h.must("add the disk again", edit(with))
 	h.wantSettled(vm, "with the disk again")

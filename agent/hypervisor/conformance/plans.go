@@ -10,15 +10,15 @@ import (
 )
 
 // planned returns the plan of the VM's definition.
-func (h *host) planned(vm fleet.VM) fleet.Drawing {
+func (h *host) planVM(vm fleet.VM) fleet.DefinitionDiff {
 	h.t.Helper()
-	before, after, err := h.PlanVM(h.ctx, h.order(vm))
+	before, after, err := h.PlanVM(h.ctx, h.applyJob(vm))
 	h.must("plan", err)
-	return hypervisor.Draw(before, after)
+	return hypervisor.DiffDefinitions(before, after)
 }
 
 // linesOf returns the added or removed lines of a plan without their indent.
-func linesOf(d fleet.Drawing, op fleet.LineOp) string {
+func linesOf(d fleet.DefinitionDiff, op fleet.LineOp) string {
 	var out []string
 	for _, l := range d.Lines {
 		if l.Op == op {
@@ -31,16 +31,16 @@ func linesOf(d fleet.Drawing, op fleet.LineOp) string {
 // A plan lists the changed lines of a definition, and changes nothing.
 func testPlan(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.vm(disk(p))
+	vm := h.newVM(disk(p))
 	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
-	fresh := h.planned(vm)
-	comes := linesOf(fresh, fleet.LineComes)
+	fresh := h.planVM(vm)
+	comes := linesOf(fresh, fleet.LineAdded)
 	for _, want := range []string{"<name>" + vm.Name + "</name>", ">131072</memory>", vm.Spec.Disks[0].Volume, vm.Spec.NICs[0].MAC} {
 		if !strings.Contains(comes, want) {
 			t.Errorf("the plan of a new VM lacks %q:\n%s", want, comes)
 		}
 	}
-	if linesOf(fresh, fleet.LineStays)+linesOf(fresh, fleet.LineGoes) != "" {
+	if linesOf(fresh, fleet.LineSame)+linesOf(fresh, fleet.LineRemoved) != "" {
 		t.Errorf("the plan of a new VM has old lines: %+v", fresh)
 	}
 	if s := h.status(vm.ID, 0); s.Power != fleet.Absent {
@@ -51,7 +51,7 @@ func testPlan(t *testing.T, h *host) {
 	h.apply(vm)
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	was := h.wantPower(vm.ID, fleet.Running)
-	if d := h.planned(vm); len(d.Lines) != 0 {
+	if d := h.planVM(vm); len(d.Lines) != 0 {
 		t.Errorf("without a change, the plan is %+v", d)
 	}
 	more := vm
@@ -60,15 +60,15 @@ func testPlan(t *testing.T, h *host) {
 	more.Spec.Disks = append([]fleet.Disk{}, more.Spec.Disks...)
 	more.Spec.Disks = append(more.Spec.Disks, disk(p))
 	more.Spec.NICs = nil
-	d := h.planned(more)
-	comes, goes := linesOf(d, fleet.LineComes), linesOf(d, fleet.LineGoes)
+	d := h.planVM(more)
+	comes, goes := linesOf(d, fleet.LineAdded), linesOf(d, fleet.LineRemoved)
 	if !strings.Contains(comes, ">196608</memory>") || !strings.Contains(comes, more.Spec.Disks[1].Volume) || !strings.Contains(goes, ">131072</memory>") || !strings.Contains(goes, vm.Spec.NICs[0].MAC) {
 		t.Errorf("the plan is + %s\n- %s", comes, goes)
 	}
 	if strings.Contains(comes+goes, "quantix.dev") || strings.Contains(comes+goes, "generation") {
 		t.Errorf("the plan contains Quantix's stamp: + %s\n- %s", comes, goes)
 	}
-	if again := h.planned(more); !reflect.DeepEqual(again, d) {
+	if again := h.planVM(more); !reflect.DeepEqual(again, d) {
 		t.Errorf("a second plan differs: %+v", again)
 	}
 	if now := h.status(vm.ID, vm.Generation); !reflect.DeepEqual(now, was) {
@@ -78,7 +78,7 @@ func testPlan(t *testing.T, h *host) {
 
 	// A user without the permission sees the guest's hardware, but no paths of the host.
 	told := d.Visible(false)
-	text := linesOf(told, fleet.LineComes) + linesOf(told, fleet.LineGoes)
+	text := linesOf(told, fleet.LineAdded) + linesOf(told, fleet.LineRemoved)
 	if told.Hidden == 0 || strings.Contains(text, p.Spec.Path) || !strings.Contains(text, ">196608</memory>") || len(d.Visible(true).Lines) != len(d.Lines) {
 		t.Errorf("a tenant reads %s, %d hidden", text, told.Hidden)
 	}
@@ -87,19 +87,19 @@ func testPlan(t *testing.T, h *host) {
 	grouped := vm
 	grouped.Spec.NICs = []fleet.NIC{vm.Spec.NICs[0]}
 	grouped.Spec.NICs[0].SecurityGroups = []fleet.SecurityGroupID{fleet.NewID[fleet.SecurityGroupID]()}
-	if _, _, err := h.PlanVM(h.ctx, h.order(grouped)); err != nil {
+	if _, _, err := h.PlanVM(h.ctx, h.applyJob(grouped)); err != nil {
 		t.Errorf("a NIC that joins a group: %v", err)
 	}
 
 	gone := more
 	gone.Spec.Disks = append([]fleet.Disk{}, more.Spec.Disks...)
 	gone.Spec.Disks[1].PoolID = fleet.NewID[fleet.PoolID]()
-	if _, _, err := h.PlanVM(h.ctx, h.order(gone)); err == nil {
+	if _, _, err := h.PlanVM(h.ctx, h.applyJob(gone)); err == nil {
 		t.Error("a disk in a pool that the host lacks is planned")
 	}
 	foreign := vm
 	foreign.ID = h.h.Foreign(t, name("foreign"))
-	if _, _, err := h.PlanVM(h.ctx, h.order(foreign)); err == nil {
+	if _, _, err := h.PlanVM(h.ctx, h.applyJob(foreign)); err == nil {
 		t.Error("an edit of an unmanaged domain is planned")
 	}
 }

@@ -14,14 +14,14 @@ func testPoolStopped(t *testing.T, h *host) {
 	p := h.pool()
 	h.waitPool(p, "active", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive })
 	h.h.StopPool(t, p)
-	stopped := func(s fleet.PoolStatus) bool { return s.State == fleet.PoolInactive && s.ByOthers && s.Error == "" }
+	stopped := func(s fleet.PoolStatus) bool { return s.State == fleet.PoolInactive && s.StoppedOutside && s.Error == "" }
 	h.waitPool(p, "stopped by others", stopped)
 	again := open(t, h.h)
 	if s := again.poolStatus(p); !stopped(s) {
 		t.Errorf("after the agent's restart the pool is %+v", s)
 	}
 	h.must("apply", h.ApplyPool(h.ctx, p))
-	if s := h.poolStatus(p); s.State != fleet.PoolActive || s.ByOthers {
+	if s := h.poolStatus(p); s.State != fleet.PoolActive || s.StoppedOutside {
 		t.Errorf("the pool after another apply is %+v", s)
 	}
 }
@@ -51,10 +51,10 @@ func testPoolMisplaced(t *testing.T, h *host) {
 			t.Parallel()
 			h := open(t, h.h)
 			p := h.pool()
-			kept := h.made(disk(p))
+			kept := h.definedVM(disk(p))
 			back := h.h.Misplace(t, p, how)
-			vm := h.vm(disk(p))
-			h.refused("create a disk", h.ApplyVM(h.ctx, h.order(vm)), words)
+			vm := h.newVM(disk(p))
+			h.refused("create a disk", h.ApplyVM(h.ctx, h.applyJob(vm)), words)
 			h.refused("apply the pool", h.ApplyPool(h.ctx, p), words)
 			h.waitPool(p, "failed with a reason", func(s fleet.PoolStatus) bool {
 				return s.State == fleet.PoolFailed && strings.Contains(s.Error, words) && strings.Contains(s.Error, p.Spec.Path) && len(s.Volumes) == 0

@@ -26,13 +26,13 @@ func (h *host) wantGroups(n fleet.Network, want ...string) {
 }
 
 func testPortGroups(t *testing.T, h *host) {
-	n := h.running(fleet.NetworkIsolated)
+	n := h.newRunningNetwork(fleet.NetworkIsolated)
 	n = withPortGroups(n, fleet.PortGroup{Name: "voice"}, fleet.PortGroup{Name: "backup", ToGuest: &fleet.Rate{AverageKiB: 1024, PeakKiB: 2048, BurstKiB: 512}})
 	for range 2 {
 		h.must("apply port groups", h.ApplyNetwork(h.ctx, n))
 		h.wantGroups(n, "backup", "voice")
 	}
-	vm := h.vm()
+	vm := h.newVM()
 	vm.Spec.NICs = []fleet.NIC{{NetworkID: n.ID, Network: n.Name, PortGroup: "voice", MAC: mac()}}
 	h.apply(vm)
 	h.must("start", h.StartVM(h.ctx, vm.ID))

@@ -13,15 +13,15 @@ import (
 func testRawBytes(t *testing.T, h *host) {
 	p := h.pool()
 	for _, name := range []string{"image.qcow2", "other.qcow2"} {
-		h.newVolume(p, name, fleet.VolumeOrder{Format: "qcow2", SizeBytes: 4 << 20})
+		h.newVolume(p, name, fleet.VolumeParams{Format: "qcow2", SizeBytes: 4 << 20})
 	}
 	h.h.AddImage(t, p, Image{Name: "quorum.img", Kind: Raw, SizeBytes: 4 << 20})
-	h.newVolume(p, "loose.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 4 << 20})
+	h.newVolume(p, "loose.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 4 << 20})
 	own := disk(p)
 	own.Format, own.SizeBytes = fleet.Raw, 4<<20
 	own.Volume = own.VolumeNamed(own.Volume, fleet.PoolDir)
 	quorum := fleet.Disk{PoolID: p.ID, Volume: "quorum.img", Existing: true, Shareable: true}
-	vm := h.made(own, quorum)
+	vm := h.definedVM(own, quorum)
 	raw := []string{own.Volume, quorum.Volume, "loose.raw"}
 	for _, name := range raw {
 		h.h.GuestWrites(t, p, name, "image.qcow2")
@@ -32,7 +32,7 @@ func testRawBytes(t *testing.T, h *host) {
 			t.Errorf("%s is reported as %+v", name, v)
 		}
 	}
-	if v, _ := h.volume(p, "image.qcow2"); len(v.BaseOf)+len(v.UsedBy)+len(v.StoodOn) > 0 {
+	if v, _ := h.volume(p, "image.qcow2"); len(v.BaseOf)+len(v.UsedBy)+len(v.BackingUsers) > 0 {
 		t.Errorf("the volume that the guest names is reported as %+v", v)
 	}
 	for i, s := range h.status(vm.ID, 1).Disks {
@@ -42,39 +42,39 @@ func testRawBytes(t *testing.T, h *host) {
 	}
 
 	// The following jobs change the volume that the header names as its backing file.
-	order := func(name string, o fleet.VolumeOrder) hypervisor.VolumeWork { return h.work(p, name, o) }
-	h.must("grow", h.GrowVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{SizeBytes: 8 << 20})))
-	h.must("wipe", h.WipeVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{})))
-	h.must("rename", h.RenameVolume(h.ctx, order("renamed.qcow2", fleet.VolumeOrder{Source: "image.qcow2"})))
-	h.must("rename back", h.RenameVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{Source: "renamed.qcow2"})))
-	h.must("delete", h.DeleteVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{})))
+	order := func(name string, o fleet.VolumeParams) hypervisor.VolumeWork { return h.volumeJob(p, name, o) }
+	h.must("grow", h.GrowVolume(h.ctx, order("image.qcow2", fleet.VolumeParams{SizeBytes: 8 << 20})))
+	h.must("wipe", h.WipeVolume(h.ctx, order("image.qcow2", fleet.VolumeParams{})))
+	h.must("rename", h.RenameVolume(h.ctx, order("renamed.qcow2", fleet.VolumeParams{Source: "image.qcow2"})))
+	h.must("rename back", h.RenameVolume(h.ctx, order("image.qcow2", fleet.VolumeParams{Source: "renamed.qcow2"})))
+	h.must("delete", h.DeleteVolume(h.ctx, order("image.qcow2", fleet.VolumeParams{})))
 
 	// The following jobs change the raw disks.
-	second := h.vm(quorum)
-	h.must("share the disk", h.ApplyVM(h.ctx, h.order(second)))
-	h.must("grow a raw volume", h.GrowVolume(h.ctx, order("loose.raw", fleet.VolumeOrder{SizeBytes: 8 << 20})))
+	second := h.newVM(quorum)
+	h.must("share the disk", h.ApplyVM(h.ctx, h.applyJob(second)))
+	h.must("grow a raw volume", h.GrowVolume(h.ctx, order("loose.raw", fleet.VolumeParams{SizeBytes: 8 << 20})))
 	h.wantVolume(p, "loose.raw", fleet.Raw, 8<<20)
-	h.must("clone the raw volume", h.CloneVolume(h.ctx, order("copy.raw", fleet.VolumeOrder{Source: "loose.raw"})))
+	h.must("clone the raw volume", h.CloneVolume(h.ctx, order("copy.raw", fleet.VolumeParams{Source: "loose.raw"})))
 	h.wantVolume(p, "copy.raw", fleet.Raw, 8<<20)
 	for act, err := range map[string]error{
-		"clone":  h.CloneVolume(h.ctx, order("copy.qcow2", fleet.VolumeOrder{Source: "loose.raw"})),
-		"rename": h.RenameVolume(h.ctx, order("copy.img", fleet.VolumeOrder{Source: "loose.raw"})),
+		"clone":  h.CloneVolume(h.ctx, order("copy.qcow2", fleet.VolumeParams{Source: "loose.raw"})),
+		"rename": h.RenameVolume(h.ctx, order("copy.img", fleet.VolumeParams{Source: "loose.raw"})),
 	} {
 		h.refused(act+" the raw volume under a name without .raw", err, "ends in .raw")
 	}
-	h.refused("rename a qcow2 volume to a raw name", h.RenameVolume(h.ctx, order("other.raw", fleet.VolumeOrder{Source: "other.qcow2"})), "has the format qcow2")
-	h.refused("create a qcow2 volume with a raw name", h.CreateVolume(h.ctx, order("made.raw", fleet.VolumeOrder{Format: "qcow2", SizeBytes: 1 << 20})), "has the format qcow2")
+	h.refused("rename a qcow2 volume to a raw name", h.RenameVolume(h.ctx, order("other.raw", fleet.VolumeParams{Source: "other.qcow2"})), "has the format qcow2")
+	h.refused("create a qcow2 volume with a raw name", h.CreateVolume(h.ctx, order("made.raw", fleet.VolumeParams{Format: "qcow2", SizeBytes: 1 << 20})), "has the format qcow2")
 	clone := disk(p)
 	clone.Image, clone.SizeBytes = &fleet.Volref{PoolID: p.ID, Volume: "loose.raw"}, 0
-	if err := h.ApplyVM(h.ctx, h.order(h.vm(clone))); err == nil || !strings.Contains(err.Error(), "raw disk") || strings.Contains(err.Error(), "qemu-img") {
+	if err := h.ApplyVM(h.ctx, h.applyJob(h.newVM(clone))); err == nil || !strings.Contains(err.Error(), "raw disk") || strings.Contains(err.Error(), "qemu-img") {
 		t.Errorf("a disk cloned from the raw volume: %v", err)
 	}
-	h.must("wipe the raw volume", h.WipeVolume(h.ctx, order("loose.raw", fleet.VolumeOrder{})))
-	h.must("rename the raw volume", h.RenameVolume(h.ctx, order("wiped.img", fleet.VolumeOrder{Source: "loose.raw"})))
+	h.must("wipe the raw volume", h.WipeVolume(h.ctx, order("loose.raw", fleet.VolumeParams{})))
+	h.must("rename the raw volume", h.RenameVolume(h.ctx, order("wiped.img", fleet.VolumeParams{Source: "loose.raw"})))
 
 	// The last jobs apply and start the VM after somebody removed its definition.
 	h.h.Undefine(t, vm.ID)
-	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Made = []fleet.Volref{own.Ref()} })))
+	h.must("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.CreatedDisks = []fleet.Volref{own.Ref()} })))
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.wantSettled(vm, "started")
 }

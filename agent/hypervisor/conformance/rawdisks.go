@@ -21,7 +21,7 @@ func testRawDisks(t *testing.T, h *host) {
 		}
 		return d
 	}
-	vm := h.vm(plain("", 8<<20), plain("base.qcow2", 8<<20), plain("base.img", 0), disk(p))
+	vm := h.newVM(plain("", 8<<20), plain("base.qcow2", 8<<20), plain("base.img", 0), disk(p))
 	for range 2 { // a repeated job changes nothing
 		h.apply(vm)
 		h.wantSettled(vm, "created with raw disks")
@@ -33,7 +33,7 @@ func testRawDisks(t *testing.T, h *host) {
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
 	h.wantSettled(vm, "started")
-	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is a raw file, so the disk cannot have snapshots")
+	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is a raw file, so the disk cannot have snapshots")
 
 	grow := func(size int64) {
 		t.Helper()
@@ -59,7 +59,7 @@ func testRawDisks(t *testing.T, h *host) {
 	h.wantSettled(vm, "stopped")
 	grow(24 << 20)
 	h.wantVolume(p, vm.Spec.Disks[0].Volume, "raw", 24<<20)
-	h.refused("a move", h.MoveDisk(h.ctx, h.move(vm, other)), "is a raw file")
+	h.refused("a move", h.MoveDisk(h.ctx, h.moveJob(vm, other)), "is a raw file")
 	h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 	for _, d := range vm.Spec.Disks {
 		if _, there := h.volume(p, d.Volume); there {

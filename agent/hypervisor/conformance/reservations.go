@@ -35,10 +35,10 @@ func (h *host) wantReserved(n fleet.Network, want ...string) {
 
 // Reservations change while guests stay connected to the network.
 func testReservations(t *testing.T, h *host) {
-	n := h.running(fleet.NetworkNAT)
+	n := h.newRunningNetwork(fleet.NetworkNAT)
 	at := strings.TrimSuffix(n.Spec.IPv4.Prefix().Addr().String(), "0")
 	h.wantReserved(n, "52:54:00:00:00:09 "+at+"9")
-	vm := h.on(n)
+	vm := h.newVMOnNetwork(n)
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 
 	n = withReservations(n, "52:54:00:00:00:09 "+at+"9 nine", "52:54:00:00:00:0a "+at+"10", "52:54:00:00:00:0b "+at+"120 eleven")
@@ -64,7 +64,7 @@ func testReservations(t *testing.T, h *host) {
 // A reservation removed from the running network but not from its definition is reported, and the next apply restores
 // it.
 func testReservationsDropped(t *testing.T, h *host) {
-	n := h.running(fleet.NetworkIsolated)
+	n := h.newRunningNetwork(fleet.NetworkIsolated)
 	h.h.DropReservations(t, n.Name)
 	h.wantNet(n, true, hypervisor.NetworkBehind)
 	h.must("apply", h.ApplyNetwork(h.ctx, n))

@@ -15,7 +15,7 @@ func testCPUModels(t *testing.T, h *host) {
 	if len(models) < 4 {
 		t.Fatalf("the host reports the CPU models %q", models)
 	}
-	vm := h.vm()
+	vm := h.newVM()
 	for i, model := range models {
 		if model == "486" { // this model has no APIC and starts only on an old machine type
 			continue
@@ -64,7 +64,7 @@ func testSettled(t *testing.T, h *host) {
 	models := h.snapshot().Host.Inventory.CPUModels
 	p := h.pool()
 	for range drawnSpecs {
-		vm := h.vm(disk(p))
+		vm := h.newVM(disk(p))
 		usual, full := vm.Spec, fullSpec(vm.Spec)
 		for _, f := range fleet.VMFields {
 			if f.Input.Section != "" && draw.IntN(2) == 1 {

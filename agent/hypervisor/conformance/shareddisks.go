@@ -15,13 +15,13 @@ func testSharedDisks(t *testing.T, h *host) {
 	shared := fleet.Disk{PoolID: p.ID, Volume: "quorum.raw", Existing: true, Shareable: true}
 	alone := shared
 	alone.Shareable = false
-	first := h.vm(disk(p), shared)
+	first := h.newVM(disk(p), shared)
 	h.apply(first)
 	h.wantSettled(first, "created with a shared disk")
 	h.must("start", h.StartVM(h.ctx, first.ID))
 	h.wantPower(first.ID, fleet.Running)
 
-	second := h.vm()
+	second := h.newVM()
 	second.Spec.Disks = []fleet.Disk{shared}
 	second.Spec.Disks[0].Bus, second.Spec.Disks[0].Cache = "scsi", "directsync"
 	h.apply(second)
@@ -33,11 +33,11 @@ func testSharedDisks(t *testing.T, h *host) {
 		h.wantSettled(vm, "started")
 	}
 
-	h.refused("the same disk without sharing", h.ApplyVM(h.ctx, h.order(h.vm(alone))), "in use by another VM")
+	h.refused("the same disk without sharing", h.ApplyVM(h.ctx, h.applyJob(h.newVM(alone))), "in use by another VM")
 	missing, other := shared, shared
 	missing.Volume, other.Volume = "nothing.raw", "image.qcow2"
-	h.refused("a missing volume", h.ApplyVM(h.ctx, h.order(h.vm(missing))), "nothing.raw")
-	h.refused("share a disk that is not raw", h.ApplyVM(h.ctx, h.order(h.vm(other))), "can share only raw volumes")
+	h.refused("a missing volume", h.ApplyVM(h.ctx, h.applyJob(h.newVM(missing))), "nothing.raw")
+	h.refused("share a disk that is not raw", h.ApplyVM(h.ctx, h.applyJob(h.newVM(other))), "can share only raw volumes")
 	if _, there := h.volume(p, "nothing.raw"); there {
 		t.Error("a missing existing volume was created")
 	}
@@ -53,7 +53,7 @@ func testSharedDisks(t *testing.T, h *host) {
 	second.Spec.Disks = []fleet.Disk{alone}
 	h.apply(second)
 	h.wantSettled(second, "with the disk not shared")
-	h.refused("share a disk that another VM does not share", h.ApplyVM(h.ctx, h.order(h.vm(shared))), "in use by another VM")
+	h.refused("share a disk that another VM does not share", h.ApplyVM(h.ctx, h.applyJob(h.newVM(shared))), "in use by another VM")
 	h.must("delete the second VM", h.DeleteVM(h.ctx, second, h.pools, true))
 	if _, there := h.volume(p, "quorum.raw"); !there {
 		t.Error("a pre-existing volume was deleted with its VM")

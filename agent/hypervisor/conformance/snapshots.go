@@ -9,7 +9,7 @@ import (
 )
 
 // snap returns a new job for the VM's snapshots.
-func (h *host) snap(vm fleet.VM, o fleet.SnapshotOrder) hypervisor.SnapshotWork {
+func (h *host) snapshotJob(vm fleet.VM, o fleet.SnapshotParams) hypervisor.SnapshotWork {
 	return hypervisor.SnapshotWork{
 		VM: vm, Pools: h.pools, Job: fleet.NewID[fleet.JobID](), Order: o, Stop: make(chan struct{}), Progress: func(int, string) {},
 	}
@@ -18,10 +18,10 @@ func (h *host) snap(vm fleet.VM, o fleet.SnapshotOrder) hypervisor.SnapshotWork 
 // take takes a snapshot with the name and returns its entry in the VM's status.
 func (h *host) take(vm fleet.VM, name string, memory bool) fleet.Snapshot {
 	h.t.Helper()
-	o := fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: name, Description: "before " + name, By: "anna", Memory: memory}
-	h.must("take "+name, h.TakeSnapshot(h.ctx, h.snap(vm, o)))
+	o := fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: name, Description: "before " + name, By: "anna", Memory: memory}
+	h.must("take "+name, h.TakeSnapshot(h.ctx, h.snapshotJob(vm, o)))
 	t := h.tree(vm)
-	got := t.Of(o.ID)
+	got := t.ByID(o.ID)
 	if got == nil || got.Name != name || got.Description != o.Description || got.By != "anna" || got.At.IsZero() || t.Current != o.ID {
 		h.t.Fatalf("after taking %s the VM reports %+v", name, t)
 	}
@@ -30,20 +30,20 @@ func (h *host) take(vm fleet.VM, name string, memory bool) fleet.Snapshot {
 
 func (h *host) revert(vm fleet.VM, s fleet.Snapshot) {
 	h.t.Helper()
-	h.must("revert to "+s.Name, h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: s.ID})))
+	h.must("revert to "+s.Name, h.RevertSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: s.ID})))
 	if t := h.tree(vm); t.Current != s.ID || t.Unfinished != "" {
 		h.t.Fatalf("after the revert to %s the VM reports %+v", s.Name, t)
 	}
-	h.sound(vm)
+	h.checkChains(vm)
 }
 
 func (h *host) drop(vm fleet.VM, s fleet.Snapshot, subtree bool) {
 	h.t.Helper()
-	h.must("delete "+s.Name, h.DeleteSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: s.ID, Subtree: subtree})))
-	if t := h.tree(vm); t.Of(s.ID) != nil {
+	h.must("delete "+s.Name, h.DeleteSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: s.ID, Subtree: subtree})))
+	if t := h.tree(vm); t.ByID(s.ID) != nil {
 		h.t.Fatalf("%s still exists: %+v", s.Name, t)
 	}
-	h.sound(vm)
+	h.checkChains(vm)
 }
 
 // tree returns the VM's reported snapshots. It is empty if the VM reports none.
@@ -71,7 +71,7 @@ func (h *host) file(vm fleet.VM) string {
 	return s.Disks[0].Path
 }
 
-func (h *host) sound(vm fleet.VM) {
+func (h *host) checkChains(vm fleet.VM) {
 	h.t.Helper()
 	h.h.CheckDisk(h.t, h.file(vm))
 }
@@ -99,10 +99,10 @@ func (h *host) wantVolumes(p fleet.Pool, n int) {
 
 func testSnapshots(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p), disk(p))
+	vm := h.definedVM(disk(p), disk(p))
 	h.write(vm, 'a')
 	one := h.take(vm, "one", false)
-	h.sound(vm)
+	h.checkChains(vm)
 	h.write(vm, 'b')
 	two := h.take(vm, "two", false)
 	h.write(vm, 'c')
@@ -115,14 +115,14 @@ func testSnapshots(t *testing.T, h *host) {
 	h.write(vm, 'd')
 	h.revert(vm, two)
 	h.wantData(vm, 'b')
-	h.must("revert and start", h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID, Start: true})))
+	h.must("revert and start", h.RevertSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: one.ID, Start: true})))
 	h.wantPower(vm.ID, fleet.Running)
 	h.must("force off", h.StopVM(h.ctx, vm.ID))
 	h.wantData(vm, 'a')
 	vm.Generation, vm.Spec.CPUs = 2, 2
 	h.apply(vm)
 	tree := h.tree(vm)
-	if s := tree.Of(one.ID); len(s.Changed) != 1 || s.Changed[0] != "vCPUs 1 → 2" {
+	if s := tree.ByID(one.ID); len(s.Changed) != 1 || s.Changed[0] != "vCPUs 1 → 2" {
 		t.Errorf("the changes since the snapshot: %q", s.Changed)
 	}
 	h.drop(vm, two, false)
@@ -138,7 +138,7 @@ func testSnapshots(t *testing.T, h *host) {
 
 func testSnapshotsRunning(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p))
+	vm := h.definedVM(disk(p))
 	h.write(vm, 'a')
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	one := h.take(vm, "one", false)
@@ -149,7 +149,7 @@ func testSnapshotsRunning(t *testing.T, h *host) {
 	h.wantPower(vm.ID, fleet.Running)
 	h.drop(vm, two, false) // in the middle of the chain
 	h.wantPower(vm.ID, fleet.Running)
-	if tree := h.tree(vm); tree.Depth != 3 || tree.Of(three.ID).Parent != one.ID {
+	if tree := h.tree(vm); tree.Depth != 3 || tree.ByID(three.ID).Parent != one.ID {
 		t.Fatalf("without the middle snapshot: %+v", tree)
 	}
 	h.drop(vm, one, false) // at the root
@@ -165,7 +165,7 @@ func testSnapshotsRunning(t *testing.T, h *host) {
 
 func testSnapshotMemory(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.started(disk(p))
+	vm := h.runningVM(disk(p))
 	one := h.take(vm, "one", true)
 	if !one.Memory || one.Bytes == 0 || one.Note != "" {
 		t.Errorf("with memory: %+v", one)
@@ -196,7 +196,7 @@ func testSnapshotMemory(t *testing.T, h *host) {
 
 func testSnapshotBranches(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p))
+	vm := h.definedVM(disk(p))
 	h.write(vm, 'a')
 	root := h.take(vm, "root", false)
 	h.write(vm, 'b')
@@ -226,7 +226,7 @@ func testSnapshotBranches(t *testing.T, h *host) {
 	if tree := h.tree(vm); tree.Depth != 3 || tree.Merges != 1 {
 		t.Fatalf("with the leaf and its backing file: %+v", tree)
 	}
-	h.must("merge", h.DeleteSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{})))
+	h.must("merge", h.DeleteSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{})))
 	if tree := h.tree(vm); len(tree.Snapshots) != 1 || tree.Depth != 2 || tree.Merges != 0 {
 		t.Fatalf("with only the leaf: %+v", tree)
 	}
@@ -237,21 +237,21 @@ func testSnapshotBranches(t *testing.T, h *host) {
 
 func testSnapshotOnce(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p))
+	vm := h.definedVM(disk(p))
 	h.write(vm, 'a')
-	in := h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "one"})
+	in := h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "one"})
 	h.must("take", h.TakeSnapshot(h.ctx, in))
 	h.must("repeat the job", h.TakeSnapshot(h.ctx, in))
 	if tree := h.tree(vm); len(tree.Snapshots) != 1 {
 		t.Fatalf("after the repeated job: %+v", tree)
 	}
 	h.write(vm, 'b')
-	back := h.snap(vm, fleet.SnapshotOrder{ID: in.Order.ID})
+	back := h.snapshotJob(vm, fleet.SnapshotParams{ID: in.Order.ID})
 	h.must("revert", h.RevertSnapshot(h.ctx, back))
 	h.write(vm, 'c')
 	h.must("repeat the job", h.RevertSnapshot(h.ctx, back))
 	h.wantData(vm, 'c')
-	gone := h.snap(vm, fleet.SnapshotOrder{ID: in.Order.ID})
+	gone := h.snapshotJob(vm, fleet.SnapshotParams{ID: in.Order.ID})
 	h.must("delete", h.DeleteSnapshot(h.ctx, gone))
 	h.must("repeat the job", h.DeleteSnapshot(h.ctx, gone))
 	h.wantData(vm, 'c')
@@ -259,15 +259,15 @@ func testSnapshotOnce(t *testing.T, h *host) {
 
 func testSnapshotRefused(t *testing.T, h *host) {
 	p, other := h.pool(), h.pool()
-	vm := h.made(disk(p))
-	none := h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID]()})
+	vm := h.definedVM(disk(p))
+	none := h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID]()})
 	if err := h.RevertSnapshot(h.ctx, none); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("revert to a missing snapshot: %v", err)
 	}
 	if err := h.DeleteSnapshot(h.ctx, none); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("delete a missing snapshot: %v", err)
 	}
-	h.refused("take a snapshot of a VM without disks", h.TakeSnapshot(h.ctx, h.snap(h.made(), none.Order)), "no disk")
+	h.refused("take a snapshot of a VM without disks", h.TakeSnapshot(h.ctx, h.snapshotJob(h.definedVM(), none.Order)), "no disk")
 	one := h.take(vm, "one", false)
 	h.write(vm, 'b')
 	h.take(vm, "two", false)
@@ -276,17 +276,17 @@ func testSnapshotRefused(t *testing.T, h *host) {
 		if !slices.Contains(v.UsedBy, vm.ID) {
 			t.Errorf("%s has no user", v.Name)
 		}
-		h.refused("delete the volume "+v.Name, h.DeleteVolume(h.ctx, h.work(p, v.Name, fleet.VolumeOrder{})), vm.Name)
-		h.refused("wipe the volume "+v.Name, h.WipeVolume(h.ctx, h.work(p, v.Name, fleet.VolumeOrder{})), "")
+		h.refused("delete the volume "+v.Name, h.DeleteVolume(h.ctx, h.volumeJob(p, v.Name, fleet.VolumeParams{})), vm.Name)
+		h.refused("wipe the volume "+v.Name, h.WipeVolume(h.ctx, h.volumeJob(p, v.Name, fleet.VolumeParams{})), "")
 	}
-	h.refused("move the disk", h.MoveDisk(h.ctx, h.move(vm, other)), "")
+	h.refused("move the disk", h.MoveDisk(h.ctx, h.moveJob(vm, other)), "")
 	grown := vm
 	grown.Generation, grown.Spec.Disks = 2, slices.Clone(vm.Spec.Disks)
 	grown.Spec.Disks[0].SizeBytes *= 2
-	h.refused("grow the disk", h.ApplyVM(h.ctx, h.order(grown)), "")
+	h.refused("grow the disk", h.ApplyVM(h.ctx, h.applyJob(grown)), "")
 	bare := vm
 	bare.Generation, bare.Spec.Disks = 3, nil
-	h.refused("remove the disk", h.ApplyVM(h.ctx, h.order(bare)), "snapshots")
+	h.refused("remove the disk", h.ApplyVM(h.ctx, h.applyJob(bare)), "snapshots")
 	h.refused("delete the VM without its disks", h.DeleteVM(h.ctx, vm, h.pools, false), "snapshots")
 	h.refused("release the pool", h.ReleasePool(h.ctx, p), "")
 	h.wantVolumes(p, 3)
@@ -296,16 +296,16 @@ func testSnapshotRefused(t *testing.T, h *host) {
 
 func testForeignSnapshots(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p))
+	vm := h.definedVM(disk(p))
 	drop := h.h.ForeignSnapshot(t, vm.ID, "theirs")
 	h.eventually("the other snapshot is reported", func() bool { return slices.Equal(h.tree(vm).Others, []string{"theirs"}) })
-	h.refused("take a snapshot beside the other one", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "ours"})), "theirs")
+	h.refused("take a snapshot beside the other one", h.TakeSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID](), Name: "ours"})), "theirs")
 	drop()
 	one := h.take(vm, "ours", false)
 	drop = h.h.ForeignSnapshot(t, vm.ID, "theirs")
 	for what, err := range map[string]error{
-		"revert past the other snapshot": h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID})),
-		"merge the other snapshot":       h.DeleteSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID})),
+		"revert past the other snapshot": h.RevertSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: one.ID})),
+		"merge the other snapshot":       h.DeleteSnapshot(h.ctx, h.snapshotJob(vm, fleet.SnapshotParams{ID: one.ID})),
 	} {
 		h.refused(what, err, "theirs")
 	}

@@ -37,7 +37,7 @@ func testNetworks(t *testing.T, h *host) {
 }
 
 func testConsole(t *testing.T, h *host) {
-	vm := h.started()
+	vm := h.runningVM()
 	for range 2 {
 		conn, err := h.Console(h.ctx, vm.ID)
 		h.must("console", err)
@@ -51,7 +51,7 @@ func testConsole(t *testing.T, h *host) {
 }
 
 func testChanges(t *testing.T, h *host) {
-	vm := h.made()
+	vm := h.definedVM()
 	ctx, cancel := context.WithCancel(h.ctx)
 	defer cancel()
 	wake := h.Changes(ctx)
@@ -83,7 +83,7 @@ func (h *host) wakesUntil(wake <-chan struct{}, what string, ok func() bool) {
 }
 
 func testMeters(t *testing.T, h *host) {
-	on, off := h.started(), h.made()
+	on, off := h.runningVM(), h.definedVM()
 	h.eventually("the guest uses CPU time", func() bool {
 		all, err := h.Meters(h.ctx)
 		h.must("meters", err)
@@ -97,7 +97,7 @@ func testMeters(t *testing.T, h *host) {
 
 func testUnchangedState(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.vm(disk(p))
+	vm := h.newVM(disk(p))
 	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
 	h.apply(vm)
 	h.must("start", h.StartVM(h.ctx, vm.ID))
@@ -118,7 +118,7 @@ func testUnchangedState(t *testing.T, h *host) {
 
 func testReopen(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.started(disk(p))
+	vm := h.runningVM(disk(p))
 	first, _ := h.report(vm.ID)
 	again := open(t, h.h)
 	again.pools = h.pools
@@ -133,7 +133,7 @@ func testReopen(t *testing.T, h *host) {
 
 func testDeadline(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p))
+	vm := h.definedVM(disk(p))
 	ended, cancel := context.WithCancel(h.ctx)
 	cancel()
 	_, _, look := h.VM(ended, vm.ID)
@@ -141,7 +141,7 @@ func testDeadline(t *testing.T, h *host) {
 	_, console := h.Console(ended, vm.ID)
 	for act, err := range map[string]error{
 		"VM": look, "Meters": meters, "Console": console,
-		"ApplyVM": h.ApplyVM(ended, h.order(vm)), "StartVM": h.StartVM(ended, vm.ID),
+		"ApplyVM": h.ApplyVM(ended, h.applyJob(vm)), "StartVM": h.StartVM(ended, vm.ID),
 		"StopVM": h.StopVM(ended, vm.ID), "DeleteVM": h.DeleteVM(ended, vm, h.pools, true),
 		"ApplyPool": h.ApplyPool(ended, p), "ReleasePool": h.ReleasePool(ended, p),
 	} {
@@ -155,7 +155,7 @@ func testDeadline(t *testing.T, h *host) {
 // While the hypervisor is unreachable, the last known state is reported with the host disconnected. No object is
 // reported as missing.
 func testUnplug(t *testing.T, h *host) {
-	vm := h.started()
+	vm := h.runningVM()
 	before, _ := h.report(vm.ID)
 	wake := h.Changes(h.ctx)
 	plug := h.h.Unplug(t)
@@ -188,7 +188,7 @@ func testUnplug(t *testing.T, h *host) {
 }
 
 func testFreeze(t *testing.T, h *host) {
-	vm := h.started()
+	vm := h.runningVM()
 	h.report(vm.ID)
 	thaw := h.h.Freeze(t)
 	begun := time.Now()

@@ -19,9 +19,9 @@ func testClone(t *testing.T, h *host) {
 		for _, c := range []struct{ ask, get int64 }{{0, 4 << 20}, {16 << 20, 16 << 20}} {
 			d := disk(p)
 			d.SizeBytes, d.Image = c.ask, &fleet.Volref{PoolID: p.ID, Volume: img.Name}
-			vm := h.vm(d)
+			vm := h.newVM(d)
 			var told progress
-			h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Progress = told.tell })))
+			h.must("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.Progress = told.report })))
 			told.check(t)
 			s := h.status(vm.ID, 1)
 			if len(s.Disks) != 1 || s.Disks[0].SizeBytes != c.get {
@@ -43,14 +43,14 @@ func testImagePoolGone(t *testing.T, h *host) {
 	h.h.AddImage(t, library, Image{Name: "golden", Kind: Qcow2, SizeBytes: 4 << 20})
 	d := disk(p)
 	d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: library.ID, Volume: "golden"}
-	vm := h.vm(d)
+	vm := h.newVM(d)
 	h.apply(vm)
 	vm.Generation = 2
-	h.must("apply without the image's pool", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Pools = []fleet.Pool{p} })))
+	h.must("apply without the image's pool", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.Pools = []fleet.Pool{p} })))
 	h.status(vm.ID, 2)
-	vm = h.vm(d)
+	vm = h.newVM(d)
 	vm.Spec.Disks[0].Volume = "other-" + d.Volume
-	h.refused("clone without the image's pool", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Pools = []fleet.Pool{p} })), "pool")
+	h.refused("clone without the image's pool", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.Pools = []fleet.Pool{p} })), "pool")
 }
 
 // progress records a backend's progress reports, which may come from several goroutines.
@@ -59,7 +59,7 @@ type progress struct {
 	percents []int
 }
 
-func (p *progress) tell(percent int, note string) {
+func (p *progress) report(percent int, note string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.percents = append(p.percents, percent)
@@ -81,8 +81,8 @@ func testUnsafeImages(t *testing.T, h *host) {
 		h.h.AddImage(t, p, img)
 		d := disk(p)
 		d.Image = &fleet.Volref{PoolID: p.ID, Volume: img.Name}
-		vm := h.vm(d)
-		h.refused("clone "+img.Name, h.ApplyVM(h.ctx, h.order(vm)), img.Name)
+		vm := h.newVM(d)
+		h.refused("clone "+img.Name, h.ApplyVM(h.ctx, h.applyJob(vm)), img.Name)
 		h.wantPower(vm.ID, fleet.Absent)
 		for _, v := range h.poolStatus(p).Volumes {
 			if strings.HasPrefix(v.Name, d.Volume) {
@@ -92,15 +92,15 @@ func testUnsafeImages(t *testing.T, h *host) {
 	}
 	d := disk(p)
 	d.Image = &fleet.Volref{PoolID: p.ID, Volume: "no-such-image"}
-	h.refused("clone a missing volume", h.ApplyVM(h.ctx, h.order(h.vm(d))), "no-such-image")
+	h.refused("clone a missing volume", h.ApplyVM(h.ctx, h.applyJob(h.newVM(d))), "no-such-image")
 }
 
 func testDiskInUse(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p))
-	second := h.vm(vm.Spec.Disks...)
+	vm := h.definedVM(disk(p))
+	second := h.newVM(vm.Spec.Disks...)
 	for act, err := range map[string]error{
-		"give one disk to two VMs": h.ApplyVM(h.ctx, h.order(second)), "delete a disk of another VM": h.DeleteVM(h.ctx, second, h.pools, true),
+		"give one disk to two VMs": h.ApplyVM(h.ctx, h.applyJob(second)), "delete a disk of another VM": h.DeleteVM(h.ctx, second, h.pools, true),
 	} {
 		h.refused(act, err, "in use by another VM")
 		h.namesNoOther(act, err, vm)
@@ -123,9 +123,9 @@ func testUnmanaged(t *testing.T, h *host) {
 		t.Error("an unmanaged domain is listed as a VM of Quantix")
 	}
 
-	sameID := h.vm()
+	sameID := h.newVM()
 	sameID.ID = id
-	h.refused("apply to the unmanaged domain", h.ApplyVM(h.ctx, h.order(sameID)), "not created by Quantix")
+	h.refused("apply to the unmanaged domain", h.ApplyVM(h.ctx, h.applyJob(sameID)), "not created by Quantix")
 	h.refused("delete the unmanaged domain", h.DeleteVM(h.ctx, sameID, nil, true), "not created by Quantix")
 	h.refused("stop the unmanaged domain", h.StopVM(h.ctx, id), "not created by Quantix")
 	h.refused("pause the unmanaged domain", h.PauseVM(h.ctx, id), "not created by Quantix")
@@ -164,7 +164,7 @@ func testPool(t *testing.T, h *host) {
 
 func testPoolInUse(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p))
+	vm := h.definedVM(disk(p))
 	h.refused("release a pool in use", h.ReleasePool(h.ctx, p), vm.Name)
 	if s := h.poolStatus(p); s.State != fleet.PoolActive {
 		t.Errorf("the refused pool is %+v", s)

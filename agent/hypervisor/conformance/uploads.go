@@ -27,7 +27,7 @@ type upload struct {
 }
 
 // sound returns a valid image that is larger than a backend's buffers.
-func sound(size int) []byte {
+func validImage(size int) []byte {
 	text := make([]byte, size)
 	for i := 0; i < len(text); i += 8 {
 		binary.LittleEndian.PutUint64(text[i:], uint64(i)*2654435761)
@@ -43,19 +43,19 @@ func sumOf(text []byte) string {
 }
 
 func (h *host) uploadTo(p fleet.Pool, name string, text []byte, checksum string) *upload {
-	return &upload{text: text, in: h.work(p, name, fleet.VolumeOrder{Upload: fleet.NewID[fleet.UploadID](), SizeBytes: int64(len(text)), Checksum: checksum})}
+	return &upload{text: text, in: h.volumeJob(p, name, fleet.VolumeParams{Upload: fleet.NewID[fleet.UploadID](), SizeBytes: int64(len(text)), Checksum: checksum})}
 }
 
 // upload starts the upload of uploadTo.
 func (h *host) upload(p fleet.Pool, name string, text []byte, checksum string) *upload {
-	return h.uploadTo(p, name, text, checksum).again(h)
+	return h.uploadTo(p, name, text, checksum).restart(h)
 }
 
 // again sends the job to the host again.
-func (u *upload) again(h *host) *upload {
+func (u *upload) restart(h *host) *upload {
 	ctx, stop := context.WithCancel(h.ctx)
 	u.conns, u.ended, u.stop = make(chan io.ReadWriteCloser), make(chan struct{}), stop
-	u.in.Sent = u.conns
+	u.in.UploadConns = u.conns
 	in, ended := u.in, u.ended
 	go func() {
 		defer close(ended)
@@ -112,7 +112,7 @@ func (u *upload) end(h *host, what string) {
 
 func testUploads(t *testing.T, h *host) {
 	p := h.pool()
-	text := sound(3 << 20)
+	text := validImage(3 << 20)
 	u := h.upload(p, "image.raw", text, sumOf(text))
 	for _, to := range []int64{1, 70_000, 1 << 20, 3 << 20} {
 		u.send(t, to)
@@ -126,14 +126,14 @@ func testUploads(t *testing.T, h *host) {
 	// The result of the job was lost, and the job is repeated.
 	var made string
 	first := h.uploadTo(p, "once.raw", text, "")
-	first.in.Whole = func(file string) error { made = file; return nil }
-	first.again(h).send(t, 3<<20)
+	first.in.RecordFile = func(file string) error { made = file; return nil }
+	first.restart(h).send(t, 3<<20)
 	first.end(h, "upload")
-	first.in.Made = made
-	first.again(h).end(h, "repeat the job")
+	first.in.RecordedFile = made
+	first.restart(h).end(h, "repeat the job")
 
-	for _, bad := range []fleet.VolumeOrder{{}, {SizeBytes: 1}, {Upload: "x"}, {Upload: "x", SizeBytes: 1, Checksum: "md5:00"}} {
-		if err := h.UploadVolume(h.ctx, h.work(p, "bad.raw", bad)); fleet.CodeOf(err) != fleet.Invalid {
+	for _, bad := range []fleet.VolumeParams{{}, {SizeBytes: 1}, {Upload: "x"}, {Upload: "x", SizeBytes: 1, Checksum: "md5:00"}} {
+		if err := h.UploadVolume(h.ctx, h.volumeJob(p, "bad.raw", bad)); fleet.CodeOf(err) != fleet.Invalid {
 			t.Errorf("upload %+v: %v", bad, err)
 		}
 	}
@@ -146,7 +146,7 @@ func testUploadsVerified(t *testing.T, h *host) {
 		text           []byte
 		checksum, says string
 	}{
-		"wrong.raw": {sound(1 << 20), sumOf(nil), "nothing of it was kept"},
+		"wrong.raw": {validImage(1 << 20), sumOf(nil), "nothing of it was kept"},
 		"page.raw":  {page, sumOf(page), "The file that was uploaded is a web page"},
 	} {
 		u := h.upload(p, name, c.text, c.checksum)
@@ -159,7 +159,7 @@ func testUploadsVerified(t *testing.T, h *host) {
 
 func testUploadResumes(t *testing.T, h *host) {
 	p := h.pool()
-	text := sound(5 << 20)
+	text := validImage(5 << 20)
 	u := h.upload(p, "image.raw", text, sumOf(text))
 
 	// A new connection replaces a connection that sends nothing.
@@ -198,7 +198,7 @@ func testUploadResumes(t *testing.T, h *host) {
 	if u.err == nil {
 		t.Fatal("a cancelled upload completed")
 	}
-	u.again(h)
+	u.restart(h)
 	conn, _, has = u.open(t)
 	conn.Close()
 	if has != 1<<20+50_000 {

@@ -14,7 +14,7 @@ import (
 
 func testCreate(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.vm(disk(p), disk(p))
+	vm := h.newVM(disk(p), disk(p))
 	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
 	vm.Generation = 7
 	h.apply(vm)
@@ -54,7 +54,7 @@ func testCreate(t *testing.T, h *host) {
 
 func testApplyTwice(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.started(disk(p))
+	vm := h.runningVM(disk(p))
 	before := h.status(vm.ID, 1)
 	h.apply(vm)
 	if after := h.status(vm.ID, 1); !reflect.DeepEqual(before, after) {
@@ -79,7 +79,7 @@ func testAbsent(t *testing.T, h *host) {
 }
 
 func testPower(t *testing.T, h *host) {
-	vm := h.started()
+	vm := h.runningVM()
 	first := h.wantPower(vm.ID, fleet.Running)
 	if first.StartedAt == nil {
 		t.Error("a running guest has no start time")
@@ -114,7 +114,7 @@ func testPower(t *testing.T, h *host) {
 }
 
 func testNotRunning(t *testing.T, h *host) {
-	vm := h.made()
+	vm := h.definedVM()
 	_, console := h.Console(h.ctx, vm.ID)
 	for act, err := range map[string]error{
 		"reboot": h.RebootVM(h.ctx, vm.ID), "reset": h.ResetVM(h.ctx, vm.ID), "console": console,
@@ -128,7 +128,7 @@ func testNotRunning(t *testing.T, h *host) {
 
 func testEditStopped(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.made(disk(p), disk(p))
+	vm := h.definedVM(disk(p), disk(p))
 	vm.Generation, vm.Spec.CPUs, vm.Spec.MemoryMiB = 2, 3, 192
 	vm.Spec.Disks = vm.Spec.Disks[1:]
 	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
@@ -145,7 +145,7 @@ func testEditStopped(t *testing.T, h *host) {
 func testNextBoot(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: ISO, SizeBytes: 1 << 20})
-	vm := h.started()
+	vm := h.runningVM()
 	vm.Generation, vm.Spec.CPUs = 2, 2
 	h.apply(vm)
 	if s := h.status(vm.ID, 2); s.CPUs != 1 || !slices.Equal(s.NextBoot, []string{"cpus"}) {
@@ -177,7 +177,7 @@ func testNextBoot(t *testing.T, h *host) {
 
 // A guest may not release a NIC. The NIC is then reported until the guest releases it.
 func testHotPlug(t *testing.T, h *host) {
-	vm := h.vm()
+	vm := h.newVM()
 	first, second := fleet.NIC{Network: h.h.Network, MAC: mac()}, fleet.NIC{Network: h.h.Network, MAC: mac()}
 	vm.Spec.NICs = []fleet.NIC{first}
 	h.apply(vm)
@@ -210,7 +210,7 @@ func testHotPlug(t *testing.T, h *host) {
 }
 
 func testRename(t *testing.T, h *host) {
-	vm := h.made()
+	vm := h.definedVM()
 	vm.Generation, vm.Name = 2, name("renamed")
 	h.apply(vm)
 	if r, ok := h.report(vm.ID); !ok || r.Name != vm.Name || r.Generation != 2 || len(r.Status.NextBoot) != 0 {
@@ -219,7 +219,7 @@ func testRename(t *testing.T, h *host) {
 }
 
 func testRenameRunning(t *testing.T, h *host) {
-	vm := h.started()
+	vm := h.runningVM()
 	old := vm.Name
 	vm.Generation, vm.Name = 2, name("renamed")
 	h.apply(vm)
@@ -237,7 +237,7 @@ func testRenameRunning(t *testing.T, h *host) {
 
 func testDelete(t *testing.T, h *host) {
 	p := h.pool()
-	vm := h.started(disk(p))
+	vm := h.runningVM(disk(p))
 	vol := vm.Spec.Disks[0].Volume
 	for range 2 {
 		h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, false))

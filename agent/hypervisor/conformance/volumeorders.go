@@ -13,16 +13,16 @@ import (
 
 func testRenameVolume(t *testing.T, h *host) {
 	p := h.pool()
-	rename := func(from, to string) hypervisor.VolumeWork { return h.work(p, to, fleet.VolumeOrder{Source: from}) }
+	rename := func(from, to string) hypervisor.VolumeWork { return h.volumeJob(p, to, fleet.VolumeParams{Source: from}) }
 	for _, format := range []string{"raw", "qcow2"} {
-		h.newVolume(p, "old."+format, fleet.VolumeOrder{Format: format, SizeBytes: 4 << 20})
+		h.newVolume(p, "old."+format, fleet.VolumeParams{Format: format, SizeBytes: 4 << 20})
 		order, made := rename("old."+format, "new."+format), ""
-		order.Whole = func(file string) error { made = file; return nil }
+		order.RecordFile = func(file string) error { made = file; return nil }
 		h.must("rename", h.RenameVolume(h.ctx, order))
 		h.wantVolume(p, "new."+format, format, 4<<20)
 		h.wantNoVolume(p, "old."+format)
 		h.refused("rename a missing volume", h.RenameVolume(h.ctx, rename("old."+format, "other")), "old."+format)
-		order.Made = made
+		order.RecordedFile = made
 		h.must("repeat the job", h.RenameVolume(h.ctx, order))
 		h.wantVolume(p, "new."+format, format, 4<<20)
 	}
@@ -37,11 +37,11 @@ func testRenameVolume(t *testing.T, h *host) {
 		}
 	}
 	forgetful := rename("new.raw", "lost.raw")
-	forgetful.Whole = func(string) error { return errors.New("state file not written") }
+	forgetful.RecordFile = func(string) error { return errors.New("state file not written") }
 	h.refused("rename without a record", h.RenameVolume(h.ctx, forgetful), "state file not written")
 	h.wantVolume(p, "new.raw", "raw", 4<<20)
 
-	vm := h.vm(disk(p))
+	vm := h.newVM(disk(p))
 	h.h.AddImage(t, p, Image{Name: "tools.iso", Kind: ISO, SizeBytes: 1 << 20})
 	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "tools.iso"}
 	h.apply(vm)
@@ -55,21 +55,21 @@ func testRenameVolume(t *testing.T, h *host) {
 		t.Errorf("the renamed volume is %+v", v)
 	}
 	for _, name := range []string{"upper.qcow2", "new.qcow2", "new.raw"} {
-		h.must("delete "+name, h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})))
+		h.must("delete "+name, h.DeleteVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{})))
 	}
 }
 
 // ended is how long a cancelled job may take to end.
-const ended = time.Second
+const cancelLimit = time.Second
 
 // testVolumeStopped cancels jobs at their second progress report.
 func testVolumeStopped(t *testing.T, h *host) {
 	p := h.pool()
 	const size = 512 << 20
-	h.newVolume(p, "full.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: size, Full: true})
+	h.newVolume(p, "full.raw", fleet.VolumeParams{Format: "raw", SizeBytes: size, Full: true})
 	for act, do := range map[string]func(context.Context, hypervisor.VolumeWork) error{"copy.raw": h.CloneVolume, "full.raw": h.WipeVolume} {
 		ctx, cancel := context.WithCancelCause(h.ctx)
-		in := h.work(p, act, fleet.VolumeOrder{Source: "full.raw"})
+		in := h.volumeJob(p, act, fleet.VolumeParams{Source: "full.raw"})
 		back := errors.New("cancelled")
 		told, at := 0, time.Time{}
 		in.Progress = func(int, string) {
@@ -79,13 +79,13 @@ func testVolumeStopped(t *testing.T, h *host) {
 			}
 		}
 		err := do(ctx, in)
-		if took := time.Since(at); err == nil || !errors.Is(err, back) && !errors.Is(err, context.Canceled) || took > ended {
+		if took := time.Since(at); err == nil || !errors.Is(err, back) && !errors.Is(err, context.Canceled) || took > cancelLimit {
 			t.Errorf("%s ended after %v: %v", act, took, err)
 		}
 		cancel(nil)
 	}
 	h.wantNoVolume(p, "copy.raw")
 	h.wantVolume(p, "full.raw", "raw", size)
-	h.must("run another job", h.WipeVolume(h.ctx, h.work(p, "full.raw", fleet.VolumeOrder{})))
-	h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "full.raw", fleet.VolumeOrder{})))
+	h.must("run another job", h.WipeVolume(h.ctx, h.volumeJob(p, "full.raw", fleet.VolumeParams{})))
+	h.must("delete", h.DeleteVolume(h.ctx, h.volumeJob(p, "full.raw", fleet.VolumeParams{})))
 }

@@ -12,14 +12,14 @@ import (
 )
 
 // full is a writer that accepts a number of bytes and then fails.
-type full struct {
+type failingWriter struct {
 	bytes.Buffer
 	room int
 }
 
 var errFull = errors.New("the browser has disconnected")
 
-func (w *full) Write(p []byte) (int, error) {
+func (w *failingWriter) Write(p []byte) (int, error) {
 	if w.Len()+len(p) > w.room {
 		return 0, errFull
 	}
@@ -30,21 +30,21 @@ func testReadVolume(t *testing.T, h *host) {
 	p := h.pool()
 	send := func(name string, to io.Writer) (int64, error) {
 		told := int64(-1)
-		err := h.ReadVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{}), func(size int64) (io.Writer, error) { told = size; return to, nil })
+		err := h.ReadVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{}), func(size int64) (io.Writer, error) { told = size; return to, nil })
 		return told, err
 	}
 	for _, kind := range []ImageKind{Raw, Qcow2, ISO} {
 		name, known := "image-"+string(kind), sums{}
 		h.h.AddImage(t, p, Image{Name: name, Kind: kind, SizeBytes: 4 << 20})
-		h.must("hash", h.HashVolume(h.ctx, known.of(h.work(p, name, fleet.VolumeOrder{}))))
-		got := &full{room: 64 << 20}
+		h.must("hash", h.HashVolume(h.ctx, known.of(h.volumeJob(p, name, fleet.VolumeParams{}))))
+		got := &failingWriter{room: 64 << 20}
 		size, err := send(name, got)
 		h.must("send "+name, err)
 		sum := sha256.Sum256(got.Bytes())
 		if int64(got.Len()) != size || hex.EncodeToString(sum[:]) != known[fleet.Volref{PoolID: p.ID, Volume: name}].SHA256 {
 			t.Errorf("%s: received %d bytes of %d, with the SHA-256 %x", name, got.Len(), size, sum)
 		}
-		if _, err := send(name, &full{}); !errors.Is(err, errFull) {
+		if _, err := send(name, &failingWriter{}); !errors.Is(err, errFull) {
 			t.Errorf("send to a disconnected browser: %v", err)
 		}
 		if _, err := send(name, got); err != nil {
@@ -53,16 +53,16 @@ func testReadVolume(t *testing.T, h *host) {
 	}
 	refused := func(act, name, why string) {
 		t.Helper()
-		got := &full{room: 64 << 20}
+		got := &failingWriter{room: 64 << 20}
 		told, err := send(name, got)
 		h.refused(act, err, why)
 		if told != -1 || got.Len() > 0 {
 			t.Errorf("%s: the refused job sent %d bytes", act, got.Len())
 		}
 	}
-	vm := h.made(disk(p))
+	vm := h.definedVM(disk(p))
 	own := vm.Spec.Disks[0].Volume
-	if _, err := send(own, &full{room: 64 << 20}); err != nil {
+	if _, err := send(own, &failingWriter{room: 64 << 20}); err != nil {
 		t.Errorf("send the disk of a stopped VM: %v", err)
 	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))

@@ -11,14 +11,14 @@ import (
 )
 
 // work returns a new job for a volume.
-func (h *host) work(p fleet.Pool, name string, o fleet.VolumeOrder) hypervisor.VolumeWork {
-	return hypervisor.VolumeWork{Pool: p, Name: name, Order: o, Whole: func(string) error { return nil }, Progress: func(int, string) {}}
+func (h *host) volumeJob(p fleet.Pool, name string, o fleet.VolumeParams) hypervisor.VolumeWork {
+	return hypervisor.VolumeWork{Pool: p, Name: name, Order: o, RecordFile: func(string) error { return nil }, Progress: func(int, string) {}}
 }
 
 // newVolume creates a volume. The test's cleanup deletes the volume.
-func (h *host) newVolume(p fleet.Pool, name string, o fleet.VolumeOrder) {
+func (h *host) newVolume(p fleet.Pool, name string, o fleet.VolumeParams) {
 	h.t.Helper()
-	h.must("create "+name, h.CreateVolume(h.ctx, h.work(p, name, o)))
+	h.must("create "+name, h.CreateVolume(h.ctx, h.volumeJob(p, name, o)))
 }
 
 func (h *host) wantVolume(p fleet.Pool, name, format string, size int64) fleet.Volume {
@@ -41,7 +41,7 @@ func (h *host) wantNoVolume(p fleet.Pool, name string) {
 
 func testVolumes(t *testing.T, h *host) {
 	p := h.pool()
-	for name, o := range map[string]fleet.VolumeOrder{
+	for name, o := range map[string]fleet.VolumeParams{
 		"sparse.raw": {Format: "raw", SizeBytes: 8 << 20}, "full.raw": {Format: "raw", SizeBytes: 8 << 20, Full: true},
 		"sparse.qcow2": {Format: "qcow2", SizeBytes: 8 << 20}, "full.qcow2": {Format: "qcow2", SizeBytes: 8 << 20, Full: true},
 	} {
@@ -50,23 +50,23 @@ func testVolumes(t *testing.T, h *host) {
 		if full := v.AllocBytes >= o.SizeBytes; full != o.Full || v.ModifiedAt == nil {
 			t.Errorf("%s takes %d bytes and was written at %v", name, v.AllocBytes, v.ModifiedAt)
 		}
-		grow := h.work(p, name, fleet.VolumeOrder{SizeBytes: 16 << 20})
+		grow := h.volumeJob(p, name, fleet.VolumeParams{SizeBytes: 16 << 20})
 		for range 2 {
 			h.must("grow "+name, h.GrowVolume(h.ctx, grow))
 		}
 		h.wantVolume(p, name, o.Format, 16<<20)
-		h.refused("shrink "+name, h.GrowVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{SizeBytes: 8 << 20})), "can only grow")
+		h.refused("shrink "+name, h.GrowVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{SizeBytes: 8 << 20})), "can only grow")
 
 		var told progress
-		clone := h.work(p, "copy-of-"+name, fleet.VolumeOrder{Source: name})
-		clone.Progress = told.tell
+		clone := h.volumeJob(p, "copy-of-"+name, fleet.VolumeParams{Source: name})
+		clone.Progress = told.report
 		h.must("clone "+name, h.CloneVolume(h.ctx, clone))
 		h.wantVolume(p, clone.Name, o.Format, 16<<20)
-		h.must("wipe "+name, h.WipeVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})))
+		h.must("wipe "+name, h.WipeVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{})))
 		h.wantVolume(p, name, o.Format, 16<<20)
 		for range 2 {
-			h.must("delete "+name, h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})))
-			h.must("delete the clone", h.DeleteVolume(h.ctx, h.work(p, clone.Name, fleet.VolumeOrder{})))
+			h.must("delete "+name, h.DeleteVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{})))
+			h.must("delete the clone", h.DeleteVolume(h.ctx, h.volumeJob(p, clone.Name, fleet.VolumeParams{})))
 		}
 	}
 	if all := h.poolStatus(p).Volumes; len(all) != 0 {
@@ -78,17 +78,17 @@ func testVolumes(t *testing.T, h *host) {
 func testCreateVolumeOnce(t *testing.T, h *host) {
 	p := h.pool()
 	var made string
-	first := h.work(p, "data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 4 << 20})
-	first.Whole = func(file string) error { made = file; return nil }
+	first := h.volumeJob(p, "data.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 4 << 20})
+	first.RecordFile = func(file string) error { made = file; return nil }
 	h.must("create", h.CreateVolume(h.ctx, first))
-	again := h.work(p, "data.raw", first.Order)
+	again := h.volumeJob(p, "data.raw", first.Order)
 	h.refused("create another volume with the name", h.CreateVolume(h.ctx, again), "data.raw")
-	h.refused("clone to the name", h.CloneVolume(h.ctx, h.work(p, "data.raw", fleet.VolumeOrder{Source: "data.raw"})), "data.raw")
-	again.Made = made
+	h.refused("clone to the name", h.CloneVolume(h.ctx, h.volumeJob(p, "data.raw", fleet.VolumeParams{Source: "data.raw"})), "data.raw")
+	again.RecordedFile = made
 	h.must("repeat the job", h.CreateVolume(h.ctx, again))
 
-	forgetful := h.work(p, "lost.raw", first.Order)
-	forgetful.Whole = func(string) error { return errors.New("state file not written") }
+	forgetful := h.volumeJob(p, "lost.raw", first.Order)
+	forgetful.RecordFile = func(string) error { return errors.New("state file not written") }
 	h.refused("create without a record", h.CreateVolume(h.ctx, forgetful), "state file not written")
 	h.wantNoVolume(p, "lost.raw")
 	h.must("delete", h.DeleteVolume(h.ctx, again))
@@ -97,7 +97,7 @@ func testCreateVolumeOnce(t *testing.T, h *host) {
 func testVolumeNames(t *testing.T, h *host) {
 	p := h.pool()
 	for _, bad := range []string{"", ".", "..", "../up", "a/b", ".hidden", pooldir.Marker, strings.Repeat("x", 300), "a\nb"} {
-		in := h.work(p, bad, fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
+		in := h.volumeJob(p, bad, fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20})
 		for act, do := range map[string]func() error{
 			"create": func() error { return h.CreateVolume(h.ctx, in) }, "grow": func() error { return h.GrowVolume(h.ctx, in) },
 			"wipe": func() error { return h.WipeVolume(h.ctx, in) }, "delete": func() error { return h.DeleteVolume(h.ctx, in) },
@@ -108,23 +108,23 @@ func testVolumeNames(t *testing.T, h *host) {
 		}
 	}
 	for act, err := range map[string]error{
-		"grow":  h.GrowVolume(h.ctx, h.work(p, "none", fleet.VolumeOrder{SizeBytes: 1})),
-		"wipe":  h.WipeVolume(h.ctx, h.work(p, "none", fleet.VolumeOrder{})),
-		"clone": h.CloneVolume(h.ctx, h.work(p, "copy", fleet.VolumeOrder{Source: "none"})),
+		"grow":  h.GrowVolume(h.ctx, h.volumeJob(p, "none", fleet.VolumeParams{SizeBytes: 1})),
+		"wipe":  h.WipeVolume(h.ctx, h.volumeJob(p, "none", fleet.VolumeParams{})),
+		"clone": h.CloneVolume(h.ctx, h.volumeJob(p, "copy", fleet.VolumeParams{Source: "none"})),
 	} {
 		h.refused(act+" a missing volume", err, "none")
 	}
 	other := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: p.Name, Spec: p.Spec}
-	in := h.work(other, "data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
+	in := h.volumeJob(other, "data.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20})
 	h.refused("create in an unassigned pool", h.CreateVolume(h.ctx, in), "not set up")
 	h.h.StopPool(t, p)
-	h.refused("create in a pool that is not active", h.CreateVolume(h.ctx, h.work(p, "data.raw", in.Order)), "not active")
+	h.refused("create in a pool that is not active", h.CreateVolume(h.ctx, h.volumeJob(p, "data.raw", in.Order)), "not active")
 }
 
 func testVolumeInUse(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "tools.iso", Kind: ISO, SizeBytes: 1 << 20})
-	vm := h.vm(disk(p))
+	vm := h.newVM(disk(p))
 	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "tools.iso"}
 	h.apply(vm)
 	own := vm.Spec.Disks[0].Volume
@@ -137,15 +137,15 @@ func testVolumeInUse(t *testing.T, h *host) {
 	for _, state := range []string{"off", "on"} {
 		for _, name := range []string{own, "tools.iso"} {
 			for act, err := range map[string]error{
-				"grow":   h.GrowVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{SizeBytes: 1 << 30})),
-				"wipe":   h.WipeVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})),
-				"delete": h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})),
+				"grow":   h.GrowVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{SizeBytes: 1 << 30})),
+				"wipe":   h.WipeVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{})),
+				"delete": h.DeleteVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{})),
 			} {
 				h.refused(act+" "+name+" of a guest that is "+state, err, vm.Name)
 			}
 		}
 		copied := "copy-" + state
-		switch err := h.CloneVolume(h.ctx, h.work(p, copied, fleet.VolumeOrder{Source: own})); state {
+		switch err := h.CloneVolume(h.ctx, h.volumeJob(p, copied, fleet.VolumeParams{Source: own})); state {
 		case "off":
 			h.must("clone the disk of a stopped guest", err)
 			h.wantVolume(p, copied, "qcow2", 8<<20)
@@ -157,10 +157,10 @@ func testVolumeInUse(t *testing.T, h *host) {
 	}
 	h.must("delete the VM without its disks", h.DeleteVM(h.ctx, vm, h.pools, false))
 	for _, name := range []string{own, "tools.iso", "copy-off"} {
-		h.must("delete "+name, h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})))
+		h.must("delete "+name, h.DeleteVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{})))
 		h.wantNoVolume(p, name)
 	}
-	h.apply(h.vm()) // the host still accepts jobs
+	h.apply(h.newVM()) // the host still accepts jobs
 }
 
 func testVolumeWithBackingFile(t *testing.T, h *host) {
@@ -169,14 +169,14 @@ func testVolumeWithBackingFile(t *testing.T, h *host) {
 		name := "bad-" + string(kind)
 		h.h.AddImage(t, p, Image{Name: name, Kind: kind, SizeBytes: 4 << 20})
 		for act, err := range map[string]error{
-			"clone": h.CloneVolume(h.ctx, h.work(p, "copy", fleet.VolumeOrder{Source: name})),
-			"grow":  h.GrowVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{SizeBytes: 8 << 20})),
-			"wipe":  h.WipeVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})),
+			"clone": h.CloneVolume(h.ctx, h.volumeJob(p, "copy", fleet.VolumeParams{Source: name})),
+			"grow":  h.GrowVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{SizeBytes: 8 << 20})),
+			"wipe":  h.WipeVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{})),
 		} {
 			h.refused(act+" "+name, err, name)
 		}
 		h.wantNoVolume(p, "copy")
-		h.must("delete "+name, h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})))
+		h.must("delete "+name, h.DeleteVolume(h.ctx, h.volumeJob(p, name, fleet.VolumeParams{})))
 		h.wantNoVolume(p, name)
 	}
 }
@@ -184,15 +184,15 @@ func testVolumeWithBackingFile(t *testing.T, h *host) {
 // Files in a directory that replaces the pool's directory are not changed.
 func testVolumeMisplaced(t *testing.T, h *host) {
 	p := h.pool()
-	h.newVolume(p, "kept.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
+	h.newVolume(p, "kept.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20})
 	back := h.h.Misplace(t, p, Emptied)
 	for act, err := range map[string]error{
-		"create": h.CreateVolume(h.ctx, h.work(p, "data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})),
-		"delete": h.DeleteVolume(h.ctx, h.work(p, "kept.raw", fleet.VolumeOrder{})),
+		"create": h.CreateVolume(h.ctx, h.volumeJob(p, "data.raw", fleet.VolumeParams{Format: "raw", SizeBytes: 1 << 20})),
+		"delete": h.DeleteVolume(h.ctx, h.volumeJob(p, "kept.raw", fleet.VolumeParams{})),
 	} {
 		h.refused(act, err, "marker")
 	}
 	back()
 	h.waitPool(p, "back", func(s fleet.PoolStatus) bool { return len(s.Volumes) == 1 })
-	h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "kept.raw", fleet.VolumeOrder{})))
+	h.must("delete", h.DeleteVolume(h.ctx, h.volumeJob(p, "kept.raw", fleet.VolumeParams{})))
 }

@@ -21,7 +21,7 @@ import (
 // alive, a second one with the same host identity, on another machine or from a copied data directory, is refused and
 // the host is flagged.
 func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.HelloAnswer, error) {
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return wire.HelloAnswer{}, err
 	}
 	a.Session = newSession()
@@ -69,7 +69,7 @@ func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 
 // ProveSession returns an error if a newer Hello has ended the agent's session, or if another key opened the session.
 func (api *API) ProveSession(ctx context.Context, a fleet.Actor) error {
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return err
 	}
 	return store.Err(proveSession(ctx, api.store.Queries, a))
@@ -97,11 +97,11 @@ func lockSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int6
 // number would outrank reports of later sessions; a lower one would lose against earlier sessions.
 func checkSessionNumber(ctx context.Context, q *db.Queries, a fleet.Actor, seq int64) error {
 	number, err := lockSession(ctx, q, a)
-	return store.FirstError(err, func() error { return checkNumber(number, seq) })
+	return store.FirstError(err, func() error { return checkSequenceNumber(number, seq) })
 }
 
 // checkNumber works like checkSessionNumber for a session whose number is known.
-func checkNumber(session, seq int64) error {
+func checkSequenceNumber(session, seq int64) error {
 	if seq>>32 != session {
 		return fleet.Errorf(fleet.Invalid, "The number %d is too low for this session: its numbers are above %d. Send hello again.", seq, session<<32)
 	}

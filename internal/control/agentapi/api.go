@@ -14,8 +14,8 @@ type API struct {
 	store           *store.Store
 	hub             *notify.Hub // wakes parked claims
 	heartbeats      heartbeats
-	claims          batcher[claimant, claimed]
-	results         batcher[result, settled]
+	claims          batcher[claimant, claimResult]
+	results         batcher[result, resultOutcome]
 	assignmentCache assignmentCache
 	vault           auth.Vault // seals the certificate authority's key
 	pairURL         string     // relay URL of this very portal, for hosts

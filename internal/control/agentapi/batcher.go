@@ -17,12 +17,12 @@ type batcher[I, O any] struct {
 	process  func(ctx context.Context, patience time.Duration, in []I) ([]O, error)
 	maxBatch int // maximum batch size
 	mu       sync.Mutex
-	waiting  []*call[I, O]
+	waiting  []*pendingCall[I, O]
 	busy     bool // a batch is running
 }
 
 // call is one waiting call.
-type call[I, O any] struct {
+type pendingCall[I, O any] struct {
 	in   I
 	ctx  context.Context
 	out  O
@@ -31,7 +31,7 @@ type call[I, O any] struct {
 }
 
 // patience is how long a batch of several calls may wait for a lock.
-const patience = 100 * time.Millisecond
+const lockPatience = 100 * time.Millisecond
 
 // do processes in, possibly in a batch. If a batch fails or waits for a lock, its calls are repeated one by one, so
 // that no call fails or waits because of another.
@@ -42,9 +42,9 @@ func (t *batcher[I, O]) do(ctx context.Context, in I) (O, error) {
 
 // doAll processes each of in like do, concurrently.
 func (t *batcher[I, O]) doAll(ctx context.Context, in []I) (out []O, errs []error) {
-	all := make([]*call[I, O], len(in))
+	all := make([]*pendingCall[I, O], len(in))
 	for i, one := range in {
-		all[i] = &call[I, O]{in: one, ctx: ctx, done: make(chan struct{})}
+		all[i] = &pendingCall[I, O]{in: one, ctx: ctx, done: make(chan struct{})}
 	}
 	t.mu.Lock()
 	t.waiting = append(t.waiting, all...)
@@ -78,7 +78,7 @@ func (t *batcher[I, O]) runLoop() {
 			return
 		}
 		t.mu.Unlock()
-		if err := t.runBatch(next, patience); errors.Is(err, store.ErrLocked) || err != nil && n > 1 {
+		if err := t.runBatch(next, lockPatience); errors.Is(err, store.ErrLocked) || err != nil && n > 1 {
 			for _, a := range next {
 				go t.runAlone(a)
 			}
@@ -90,13 +90,13 @@ func (t *batcher[I, O]) runLoop() {
 	}
 }
 
-func (t *batcher[I, O]) runAlone(a *call[I, O]) {
-	_ = t.runBatch([]*call[I, O]{a}, 0) // the error is stored in a
+func (t *batcher[I, O]) runAlone(a *pendingCall[I, O]) {
+	_ = t.runBatch([]*pendingCall[I, O]{a}, 0) // the error is stored in a
 	close(a.done)
 }
 
 // runBatch runs one batch with the calls that are still waiting. It returns err and stores it in each call.
-func (t *batcher[I, O]) runBatch(all []*call[I, O], patience time.Duration) (err error) {
+func (t *batcher[I, O]) runBatch(all []*pendingCall[I, O], patience time.Duration) (err error) {
 	defer func() {
 		if err != nil {
 			for _, a := range all {
@@ -106,7 +106,7 @@ func (t *batcher[I, O]) runBatch(all []*call[I, O], patience time.Duration) (err
 	}()
 	defer store.Recovered(&err)
 	var in []I
-	var here []*call[I, O]
+	var here []*pendingCall[I, O]
 	for _, a := range all {
 		if a.err = nil; a.ctx.Err() == nil {
 			in, here = append(in, a.in), append(here, a)

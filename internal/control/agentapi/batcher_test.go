@@ -16,20 +16,20 @@ import (
 type recorder struct {
 	batcher[int, int]
 	mu      sync.Mutex
-	all     [][]int
+	batches     [][]int
 	started chan struct{} // closed when the first batch has started
 	release chan struct{} // closed by the test; the first batch then finishes
 	// locks makes the first batch fail with ErrLocked. Its repetition without a time limit waits for release.
 	locks bool
 }
 
-func newAsked(maxBatch int, fails func(in []int) error) *recorder {
+func newRecorder(maxBatch int, fails func(in []int) error) *recorder {
 	a := &recorder{started: make(chan struct{}), release: make(chan struct{})}
 	a.maxBatch = maxBatch
 	a.process = func(_ context.Context, patience time.Duration, in []int) ([]int, error) {
 		a.mu.Lock()
-		a.all = append(a.all, in)
-		first := len(a.all) == 1
+		a.batches = append(a.batches, in)
+		first := len(a.batches) == 1
 		a.mu.Unlock()
 		if first {
 			close(a.started)
@@ -97,7 +97,7 @@ func succeed([]int) error { return nil }
 
 func TestCallsDuringBatchShareNextBatch(t *testing.T) {
 	t.Parallel()
-	a := newAsked(3, succeed)
+	a := newRecorder(3, succeed)
 	out, errs := a.results(t, 2, 3, 4, 5)
 	for n, got := range out {
 		if got != -n || errs[n] != nil {
@@ -105,8 +105,8 @@ func TestCallsDuringBatchShareNextBatch(t *testing.T) {
 		}
 	}
 	want := [][]int{{1}, {2, 3, 4}, {5}}
-	if !slices.EqualFunc(a.all, want, slices.Equal) {
-		t.Errorf("batches %v, want %v", a.all, want)
+	if !slices.EqualFunc(a.batches, want, slices.Equal) {
+		t.Errorf("batches %v, want %v", a.batches, want)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestFailedBatchIsRetriedPerCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newAsked(10, func(in []int) error {
+			a := newRecorder(10, func(in []int) error {
 				if !slices.Contains(in, 3) {
 					return nil
 				}
@@ -140,7 +140,7 @@ func TestFailedBatchIsRetriedPerCall(t *testing.T) {
 
 func TestCancelledCallLeavesBatch(t *testing.T) {
 	t.Parallel()
-	a := newAsked(10, succeed)
+	a := newRecorder(10, succeed)
 	gone, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
@@ -162,16 +162,16 @@ func TestCancelledCallLeavesBatch(t *testing.T) {
 	if got, err := a.do(t.Context(), 2); err != nil || got != -2 {
 		t.Errorf("the next call returned %d, %v", got, err)
 	}
-	for _, in := range a.all {
+	for _, in := range a.batches {
 		if slices.Contains(in, 7) {
-			t.Errorf("batches %v", a.all)
+			t.Errorf("batches %v", a.batches)
 		}
 	}
 }
 
 func TestLockedBatchIsRetriedPerCall(t *testing.T) {
 	t.Parallel()
-	a := newAsked(10, succeed)
+	a := newRecorder(10, succeed)
 	a.locks = true
 	waited := make(chan error, 1)
 	go func() {

@@ -36,7 +36,7 @@ func (api *API) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest, 
 // onOwnStack runs do on a separate goroutine to keep the caller's stack small. A parked claim then keeps a stack of 4
 // KiB instead of the 8 KiB that a database query needs, which matters with ten thousand agents. BenchmarkParkedAgents
 // measures it.
-func onOwnStack[T any](do func() (T, error)) (out T, err error) {
+func runOnOwnStack[T any](do func() (T, error)) (out T, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -77,29 +77,29 @@ type claimant struct {
 }
 
 // claimed is the result for one claimant.
-type claimed struct {
+type claimResult struct {
 	work []wire.Work
 	err  error // error in building the work of claimed jobs; the jobs stay claimed
 }
 
 // claimFor claims jobs for many hosts in one statement.
-func (api *API) claimFor(ctx context.Context, patience time.Duration, all []claimant) ([]claimed, error) {
+func (api *API) claimFor(ctx context.Context, patience time.Duration, all []claimant) ([]claimResult, error) {
 	params := db.ClaimJobsParams{Lease: fleet.Lease}
 	for _, c := range all {
 		params.Hosts, params.Sessions, params.Most = append(params.Hosts, string(c.HostID)), append(params.Sessions, hashSession(c.Actor)), append(params.Most, c.limit)
 	}
 	var jobs []db.ClaimJobsRow
 	err := api.store.Quick(ctx, patience, func(t store.Quick) (err error) {
-		jobs, err = t.Last().ClaimJobs(ctx, params)
+		jobs, err = t.Final().ClaimJobs(ctx, params)
 		return err
 	})
-	out := make([]claimed, len(all))
+	out := make([]claimResult, len(all))
 	if err != nil || len(jobs) == 0 {
 		return out, err
 	}
 	// Keyed by session, because an ended session of the same host may claim too. Of two requests of one session, one
 	// gets the jobs.
-	of := map[string]*claimed{}
+	of := map[string]*claimResult{}
 	for i, c := range slices.Backward(all) {
 		of[string(hashSession(c.Actor))] = &out[i]
 	}
@@ -154,8 +154,8 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 	if err := json.Unmarshal(row.Work, &data); err != nil {
 		return w, fmt.Errorf("subject of job %s: %w", j.ID, err)
 	}
-	w.Held = data.Held
-	if w.Pool = data.Pool; w.Pool != nil && w.Held == nil {
+	w.VolumeUsers = data.Held
+	if w.Pool = data.Pool; w.Pool != nil && w.VolumeUsers == nil {
 		w.Generation = w.Pool.Generation
 	}
 	if w.Network = data.Network; w.Network != nil {
@@ -165,7 +165,7 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 		return w, addPools(&w, row.MovePools)
 	}
 	store.NameNetworks(w.VM.Spec.NICs, data.Networks)
-	w.Generation, w.SpecHash, w.Made, w.Project, w.Mark = w.VM.Generation, row.SpecHash, data.Made, data.Project, data.Mark
+	w.Generation, w.SpecHash, w.CreatedDisks, w.Project, w.Mark = w.VM.Generation, row.SpecHash, data.Made, data.Project, data.Mark
 	for _, id := range w.VM.Spec.Pools() {
 		if i := slices.IndexFunc(data.Pools, func(p fleet.Pool) bool { return p.ID == id }); i >= 0 {
 			w.Pools = append(w.Pools, data.Pools[i])
@@ -192,7 +192,7 @@ func addPools(w *wire.Work, text []byte) error {
 
 // Progress records a job's progress and renews its lease. The response includes a user's cancellation, if any.
 func (api *API) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Progress) (out wire.ProgressAnswer, err error) {
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return out, err
 	}
 	if err := store.CheckID(id, "job"); err != nil {
@@ -200,7 +200,7 @@ func (api *API) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 	}
 	out.Stop, err = api.store.NoteProgress(ctx, db.NoteProgressParams{
 		Lease: fleet.Lease,
-		ID:    id, HostID: a.HostID, Epoch: in.Epoch, Progress: int32(min(max(in.Percent, 0), 100)), Note: cut(in.Note, 200),
+		ID:    id, HostID: a.HostID, Epoch: in.Epoch, Progress: int32(min(max(in.Percent, 0), 100)), Note: truncate(in.Note, 200),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
@@ -209,7 +209,7 @@ func (api *API) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 }
 
 // cut shortens s to at most n bytes without splitting a rune.
-func cut(s string, n int) string {
+func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -38,7 +38,7 @@ func ReadPair(id fleet.PairID, user fleet.UserID, session string, host fleet.Hos
 // last 30 s, receive an upload that a user continues, receive a transfer whose sender has requested a relay, or have a
 // volume that a user is downloading.
 func (api *API) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (relay.End, error) {
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return relay.End{}, err
 	}
 	if err := store.CheckID(id, "connection"); err != nil {

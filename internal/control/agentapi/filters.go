@@ -27,7 +27,7 @@ func addFilters(w *wire.Work, row []byte) error {
 	for i, g := range data.Groups {
 		flat[i] = g.Flat(data.Members)
 	}
-	if w.Kind.Is().Type != fleet.TypeSecurityGroup {
+	if w.Kind.Info().Type != fleet.TypeSecurityGroup {
 		w.SecurityGroups = flat
 		return nil
 	}

@@ -40,7 +40,7 @@ type Finished struct {
 // FinishAll works like Finish for several results, each independent of the others. If all are rejected, it returns the
 // first error.
 func (api *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) ([]Finished, error) {
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return nil, err
 	}
 	out := make([]Finished, len(in))
@@ -62,7 +62,7 @@ func (api *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) 
 		case g.unknown:
 			out[i].Err = store.FirstError(proveSession(ctx, api.store.Queries, a), func() error { return store.NotFound(pgx.ErrNoRows, "job") })
 		default:
-			out[i] = Finished{g.answer, g.ended, g.refused}
+			out[i] = Finished{g.answer, g.ended, g.refusal}
 		}
 	}
 	if len(out) > 0 && !slices.ContainsFunc(out, func(f Finished) bool { return f.Err == nil }) {
@@ -80,21 +80,21 @@ type result struct {
 }
 
 // settled is the outcome of a result.
-type settled struct {
+type resultOutcome struct {
 	answer  wire.FinishAnswer
 	ended   fleet.Job
-	refused error
+	refusal error
 	unknown bool // the host has no such job, or the session has ended
 }
 
 // settleAll processes the results of many hosts in one transaction.
-func (api *API) settleAll(ctx context.Context, patience time.Duration, all []result) (out []settled, err error) {
+func (api *API) settleAll(ctx context.Context, patience time.Duration, all []result) (out []resultOutcome, err error) {
 	var hold db.LockResultsParams
 	for _, r := range all {
 		hold.Ids, hold.Hosts, hold.Sessions = append(hold.Ids, string(r.job)), append(hold.Hosts, string(r.HostID)), append(hold.Sessions, hashSession(r.Actor))
 	}
 	err = api.store.Quick(ctx, patience, func(t store.Quick) error {
-		out = make([]settled, len(all))
+		out = make([]resultOutcome, len(all))
 		rows, err := t.LockResults(ctx, hold)
 		if err != nil {
 			return err
@@ -103,7 +103,7 @@ func (api *API) settleAll(ctx context.Context, patience time.Duration, all []res
 		for _, row := range rows {
 			held[row.Job.ID] = row
 		}
-		var later []end
+		var later []jobEnd
 		of := map[fleet.JobID]int{}
 		for i, r := range all {
 			row, known := held[r.job]
@@ -112,13 +112,13 @@ func (api *API) settleAll(ctx context.Context, patience time.Duration, all []res
 				out[i].unknown = true
 				continue
 			}
-			if out[i].refused = refuse(row, r.in); out[i].refused != nil {
+			if out[i].refusal = checkResult(row, r.in); out[i].refusal != nil {
 				continue
 			}
 			job := row.Job
 			row.Job.State = r.state // a duplicate of this result in the same batch is then rejected
 			held[r.job] = row
-			if r.in.Retry && r.state == fleet.JobFailed && !job.Kind.SingleShot(job.Args) && !job.Kind.Is().Aside {
+			if r.in.Retry && r.state == fleet.JobFailed && !job.Kind.SingleShot(job.Args) && !job.Kind.Info().Background {
 				if out[i].ended, err = retryLater(ctx, t.Queries, job, r.in, 5*time.Second); err != nil {
 					return err
 				}
@@ -130,14 +130,14 @@ func (api *API) settleAll(ctx context.Context, patience time.Duration, all []res
 				}
 				continue
 			}
-			e, err := settle(ctx, t.Queries, job, r.in)
+			e, err := settleJob(ctx, t.Queries, job, r.in)
 			if err != nil {
 				return err
 			}
 			e.state = r.state
 			// A withdrawn deletion or a disk in a new pool may require another apply at once, so the subject is checked
 			// for requeueing.
-			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete || job.Kind.Is().Stoppable; !ahead {
+			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete || job.Kind.Info().Stoppable; !ahead {
 				later, of[job.ID] = append(later, e), i
 				continue
 			}
@@ -145,14 +145,14 @@ func (api *API) settleAll(ctx context.Context, patience time.Duration, all []res
 				return err
 			}
 			_, vm := job.Subject.Split()
-			if out[i].answer.Again, err = requeue(ctx, t.Queries, fleet.VMID(vm), job.HostID, r.in.Generation); err != nil {
+			if out[i].answer.Requeued, err = requeue(ctx, t.Queries, fleet.VMID(vm), job.HostID, r.in.Generation); err != nil {
 				return err
 			}
 		}
 		if len(later) == 0 {
 			return nil
 		}
-		now, err := endJobs(ctx, t.Last(), t.Before(), later)
+		now, err := endJobs(ctx, t.Final(), t.Deferred(), later)
 		for _, j := range now {
 			out[of[j.ID]].ended = jobOf(j)
 		}
@@ -162,8 +162,8 @@ func (api *API) settleAll(ctx context.Context, patience time.Duration, all []res
 }
 
 // refuse returns an error if the result is not valid for the job's current claim.
-func refuse(row db.LockResultsRow, in wire.Finish) error {
-	if err := checkNumber(row.Number, in.Seq); err != nil {
+func checkResult(row db.LockResultsRow, in wire.Finish) error {
+	if err := checkSequenceNumber(row.Number, in.Seq); err != nil {
 		return err
 	}
 	if row.Job.State != fleet.JobRunning || row.Job.Epoch != in.Epoch {
@@ -172,7 +172,7 @@ func refuse(row db.LockResultsRow, in wire.Finish) error {
 	if in.Outcome == wire.Cancelled && row.Job.Stop == "" {
 		return fleet.Errorf(fleet.Malformed, "This job was not cancelled.")
 	}
-	if in.Outcome == wire.Outdated && (in.Newest <= in.Epoch || in.Newest-in.Epoch > epochJump || in.Newest > maxEpoch || row.Job.Kind.Is().Aside) {
+	if in.Outcome == wire.Outdated && (in.Newest <= in.Epoch || in.Newest-in.Epoch > epochJump || in.Newest > maxEpoch || row.Job.Kind.Info().Background) {
 		return fleet.Errorf(fleet.Malformed, "The newest epoch %d is not plausible for a job of epoch %d.", in.Newest, in.Epoch)
 	}
 	return nil
@@ -197,7 +197,7 @@ func requeueOutdated(ctx context.Context, q *db.Queries, job db.Job, in wire.Fin
 }
 
 // end is how a job ends, with the state that its host observed afterwards. If typ is empty, no state is written.
-type end struct {
+type jobEnd struct {
 	id              fleet.JobID
 	state           fleet.JobState
 	error           string
@@ -210,7 +210,7 @@ type end struct {
 
 // endJobs ends jobs that the transaction has locked. It writes the observed states through observed, which may be q or
 // the Before queries of a store.Quick.
-func endJobs(ctx context.Context, q, observed *db.Queries, ends []end) ([]db.Job, error) {
+func endJobs(ctx context.Context, q, observed *db.Queries, ends []jobEnd) ([]db.Job, error) {
 	var p db.EndJobsParams
 	var vms db.SettleVMsParams
 	var others db.SettleAssignmentsParams
@@ -243,8 +243,8 @@ func endJobs(ctx context.Context, q, observed *db.Queries, ends []end) ([]db.Job
 	return q.EndJobs(ctx, p)
 }
 
-func endJob(ctx context.Context, q *db.Queries, e end) (fleet.Job, error) {
-	now, err := endJobs(ctx, q, q, []end{e})
+func endJob(ctx context.Context, q *db.Queries, e jobEnd) (fleet.Job, error) {
+	now, err := endJobs(ctx, q, q, []jobEnd{e})
 	if err != nil || len(now) == 0 {
 		return fleet.Job{}, err
 	}
@@ -260,7 +260,7 @@ func jobOf(r db.Job) fleet.Job {
 func retryLater(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pause time.Duration) (fleet.Job, error) {
 	next, err := q.Overtaken(ctx, job.ID)
 	if err == nil && next {
-		return endJob(ctx, q, end{id: job.ID, state: fleet.JobCancelled, error: strings.TrimSpace("Replaced by a newer order. " + in.Error)})
+		return endJob(ctx, q, jobEnd{id: job.ID, state: fleet.JobCancelled, error: strings.TrimSpace("Replaced by a newer order. " + in.Error)})
 	}
 	if err != nil {
 		return fleet.Job{}, err
@@ -271,22 +271,22 @@ func retryLater(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, 
 
 // settle records the effects of a job's end on the job's subject, except the observed state, which endJobs writes. The
 // caller sets the state of the returned end.
-func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end, error) {
-	e := end{id: job.ID, error: in.Error}
+func settleJob(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (jobEnd, error) {
+	e := jobEnd{id: job.ID, error: in.Error}
 	if job.Kind == fleet.VMPlan {
 		return e, storePlanAnswer(ctx, q, job, in)
 	}
 	if job.Kind == fleet.VMExec {
 		return e, storeOutput(ctx, q, job, in)
 	}
-	if job.Kind.Is().Aside || job.Kind.Is().Guest {
+	if job.Kind.Info().Background || job.Kind.Info().UsesGuest {
 		return e, nil
 	}
 	typ, id := job.Subject.Split()
 	var observed any
 	var stays bool
 	var err error
-	if n := assign.Of(typ); n != nil {
+	if n := assign.AssignableFor(typ); n != nil {
 		observed, stays, err = n.Settle(ctx, q, job, id, in)
 		// A volume's result reports its pool. Generation 0, because no change of the pool itself was applied.
 	} else if ref, ok := job.Subject.Volume(); ok {
@@ -307,8 +307,8 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end
 	} else {
 		observed, stays, err = in.VM, in.VM != nil, settleVM(ctx, q, job, fleet.VMID(id), in)
 	}
-	if in.VM != nil && in.Outcome == wire.Done && job.Kind.Is().Applies {
-		e.note = in.VM.StillHeld()
+	if in.VM != nil && in.Outcome == wire.Done && job.Kind.Info().AppliesSpec {
+		e.note = in.VM.PendingUnplugText()
 	}
 	if stays {
 		e.typ, e.object, e.host, e.generation, e.seq, e.observed = typ, id, job.HostID, in.Generation, in.Seq, observed
@@ -350,7 +350,7 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 	}
 	if in.Outcome != wire.Done && job.Kind == fleet.VMApply && (in.VM == nil && in.Generation <= 1 || in.VM != nil && in.VM.Power == fleet.Absent) {
 		return q.CancelWaiting(ctx, db.CancelWaitingParams{
-			Subject: job.Subject, HostID: job.HostID, Kinds: store.Texts(store.PowerOrders), Error: "Not tried: the VM could not be created.",
+			Subject: job.Subject, HostID: job.HostID, Kinds: store.Texts(store.PowerJobKinds), Error: "Not tried: the VM could not be created.",
 		})
 	}
 	return nil

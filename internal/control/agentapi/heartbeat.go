@@ -24,12 +24,12 @@ const (
 
 type heartbeats struct {
 	mu   sync.Mutex
-	open *batch
+	openBatch *batch
 }
 
 type batch struct {
 	params db.HeartbeatsParams
-	meters []readings    // parallel to params
+	meters []hostReadings    // parallel to params
 	full   chan struct{} // closed when the batch has maxHeartbeats members
 	done   chan struct{} // closed when the batch is written
 	rows   map[fleet.HostID]db.HeartbeatsRow
@@ -84,19 +84,19 @@ func milliseconds(n int64) time.Duration {
 func (s *heartbeats) join(a fleet.Actor, in wire.Report, load string) (b *batch, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open, first = &batch{full: make(chan struct{}), done: make(chan struct{})}, true
+	if s.openBatch == nil {
+		s.openBatch, first = &batch{full: make(chan struct{}), done: make(chan struct{})}, true
 	}
-	b = s.open
+	b = s.openBatch
 	p := &b.params
 	p.Fresh = fleet.Freshness
 	p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(a.HostID)), append(p.Sessions, hashSession(a)), append(p.Loads, load)
 	p.Digests, p.Sent = append(p.Digests, in.Digest), append(p.Sent, sentAt(in))
-	p.LookAges = append(p.LookAges, milliseconds(in.LookedAgoMs).Seconds())
-	b.meters = append(b.meters, readings{a.HostID, in.Meters, in.Filters, in.Guests})
+	p.LookAges = append(p.LookAges, milliseconds(in.StateAgeMs).Seconds())
+	b.meters = append(b.meters, hostReadings{a.HostID, in.Meters, in.Filters, in.Guests})
 	if len(b.params.HostIds) == maxHeartbeats {
 		close(b.full)
-		s.open = nil
+		s.openBatch = nil
 	}
 	return b, first
 }
@@ -111,17 +111,17 @@ func (api *API) writeHeartbeats(b *batch) {
 	case <-b.full:
 	}
 	api.heartbeats.mu.Lock()
-	if api.heartbeats.open == b {
-		api.heartbeats.open = nil
+	if api.heartbeats.openBatch == b {
+		api.heartbeats.openBatch = nil
 	}
 	api.heartbeats.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	b.err = store.Err(api.write(ctx, b))
+	b.err = store.Err(api.writeBatch(ctx, b))
 	close(b.done)
 }
 
-func (api *API) write(ctx context.Context, b *batch) (err error) {
+func (api *API) writeBatch(ctx context.Context, b *batch) (err error) {
 	defer store.Recovered(&err) // other requests wait for the result
 	rows, err := api.store.Heartbeats(ctx, b.params)
 	if err != nil {
@@ -131,7 +131,7 @@ func (api *API) write(ctx context.Context, b *batch) (err error) {
 	for _, r := range rows {
 		b.rows[r.HostID] = r
 	}
-	var proven []readings
+	var proven []hostReadings
 	for i, m := range b.meters {
 		if row, known := b.rows[m.host]; known && bytes.Equal(row.Session, b.params.Sessions[i]) {
 			proven = append(proven, m)
@@ -153,11 +153,11 @@ func (api *API) write(ctx context.Context, b *batch) (err error) {
 // assignmentCache caches the pools and networks assigned to each host, so that a heartbeat needs no query. The cache is
 // read again after changes and after assignedMaxAge.
 type assignmentCache struct {
-	changes *notify.Sub // by keyAssigned
+	changes *notify.Subscription // by keyAssigned
 	mu      sync.Mutex
 	read    time.Time // start of the latest read
 	stale   bool
-	on      *hostAssignments
+	assignments      *hostAssignments
 }
 
 // hostAssignments lists the pools and networks assigned to each host. Hosts with equal assignments share the slices.
@@ -184,7 +184,7 @@ func (api *API) assignedTo(ctx context.Context, host fleet.HostID) ([]fleet.Pool
 		m.stale = true
 	default:
 	}
-	on, age := m.on, now.Sub(m.read)
+	on, age := m.assignments, now.Sub(m.read)
 	if m.stale && age >= assignedMinAge || age >= assignedMaxAge {
 		m.stale, m.read = false, now // one request reads the new value, the others use the old one
 	} else if on != nil {
@@ -199,7 +199,7 @@ func (api *API) assignedTo(ctx context.Context, host fleet.HostID) ([]fleet.Pool
 		m.stale = true
 		return nil, nil, store.Err(err)
 	}
-	m.on = on
+	m.assignments = on
 	return on.pools[host], on.networks[host], nil
 }
 

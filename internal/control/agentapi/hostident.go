@@ -19,7 +19,7 @@ import (
 
 // RenewHost issues the next certificate of a host, for the key with which it joined.
 func (api *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.Certificate, error) {
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return wire.Certificate{}, err
 	}
 	key, err := auth.RequestKeyHash(csr)

@@ -17,7 +17,7 @@ func recordImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volre
 	if !slices.Contains([]fleet.JobKind{fleet.VolumeHash, fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeFetch}, job.Kind) {
 		return nil
 	}
-	digest, known := "", fleet.VolumeOrder{}
+	digest, known := "", fleet.VolumeParams{}
 	if o := job.Args.Volume; o != nil {
 		if ordered, ok := strings.CutPrefix(o.Checksum, "sha256:"); ok {
 			digest, known.Checksum = ordered, o.Checksum
@@ -49,7 +49,7 @@ func volumesOf(pool *fleet.PoolStatus) []fleet.Volume {
 
 // queueHash queues volume.hash for a file of the image library, so that the host reports the file's format, size and
 // checksum. It does not repeat a volume.hash job that had no result.
-func queueHash(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, known fleet.VolumeOrder) error {
+func queueHash(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, known fleet.VolumeParams) error {
 	if job.Kind == fleet.VolumeHash {
 		return nil
 	}

@@ -14,8 +14,8 @@ import (
 // another needs no query.
 type JobWaiter struct {
 	api       *API
-	of        fleet.Actor
-	sub       *notify.Sub
+	agent        fleet.Actor
+	sub       *notify.Subscription
 	lastClaim time.Time // time of the last claim that took all queued jobs; zero if the next claim must query
 }
 
@@ -24,15 +24,15 @@ const minParkTime = 2 * time.Second
 
 // NewJobWaiter subscribes before the first query, so that no job is missed in between.
 func (api *API) NewJobWaiter(_ context.Context, a fleet.Actor) (*JobWaiter, error) {
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return nil, err
 	}
-	return &JobWaiter{api: api, of: a, sub: api.hub.Subscribe("jobs:" + string(a.HostID))}, nil
+	return &JobWaiter{api: api, agent: a, sub: api.hub.Subscribe("jobs:" + string(a.HostID))}, nil
 }
 
 // Is reports whether the waiter belongs to this agent, with the same session and key.
-func (l *JobWaiter) Is(of fleet.Actor) bool {
-	return l.of.HostID == of.HostID && l.of.Session == of.Session && l.of.KeyHash == of.KeyHash
+func (l *JobWaiter) BelongsTo(of fleet.Actor) bool {
+	return l.agent.HostID == of.HostID && l.agent.Session == of.Session && l.agent.KeyHash == of.KeyHash
 }
 
 // Close ends the subscription.
@@ -53,14 +53,14 @@ func (l *JobWaiter) Claim(ctx context.Context, in wire.ClaimRequest, wait time.D
 	if rest := wait - time.Since(l.lastClaim); !woken && !l.lastClaim.IsZero() && rest > minParkTime {
 		return wire.Claim{}, rest, nil
 	}
-	work, err := l.take(in, func(most int32) ([]wire.Work, error) { return l.api.claimIfWaiting(ctx, l.of, most) })
+	work, err := l.claimAndRecord(in, func(most int32) ([]wire.Work, error) { return l.api.claimIfWaiting(ctx, l.agent, most) })
 	return wire.Claim{Jobs: work}, wait, err
 }
 
 // take claims jobs. Fewer jobs than requested mean an empty queue; take records that for later claims.
-func (l *JobWaiter) take(in wire.ClaimRequest, claim func(most int32) ([]wire.Work, error)) ([]wire.Work, error) {
+func (l *JobWaiter) claimAndRecord(in wire.ClaimRequest, claim func(most int32) ([]wire.Work, error)) ([]wire.Work, error) {
 	now, most := time.Now(), int32(min(max(in.Max, 1), 32))
-	work, err := onOwnStack(func() ([]wire.Work, error) { return claim(most) })
+	work, err := runOnOwnStack(func() ([]wire.Work, error) { return claim(most) })
 	if l.lastClaim = (time.Time{}); err == nil && len(work) < int(most) {
 		l.lastClaim = now
 	}
@@ -82,7 +82,7 @@ func (l *JobWaiter) Wait(ctx context.Context, in wire.ClaimRequest, wait time.Du
 		case <-ctx.Done():
 			return wire.Claim{}, ctx.Err()
 		}
-		if work, err := l.take(in, func(most int32) ([]wire.Work, error) { return l.api.claimNow(ctx, l.of, most) }); err != nil || len(work) > 0 {
+		if work, err := l.claimAndRecord(in, func(most int32) ([]wire.Work, error) { return l.api.claimNow(ctx, l.agent, most) }); err != nil || len(work) > 0 {
 			return wire.Claim{Jobs: work}, err
 		}
 	}

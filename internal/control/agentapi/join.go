@@ -15,7 +15,7 @@ import (
 	"quantix/internal/wire"
 )
 
-var machineForm = regexp.MustCompile(`^[0-9a-f-]{0,36}$`)
+var machineUUIDPattern = regexp.MustCompile(`^[0-9a-f-]{0,36}$`)
 
 // JoinHost registers a machine as a host with a join token and issues its first certificate. A token of an existing
 // host rejoins that host and keeps its VMs; the previous agent loses access. a is anonymous and carries the remote
@@ -126,7 +126,7 @@ func checkJoin(req wire.JoinRequest) error {
 	if req.HostID != "" && !fleet.IsID(string(req.HostID)) {
 		c.Add("hostId", "This is no host's id.")
 	}
-	if !machineForm.MatchString(req.HostUUID) {
+	if !machineUUIDPattern.MatchString(req.HostUUID) {
 		c.Add("hostUuid", "The machine's UUID has 36 hexadecimal digits and hyphens.")
 	}
 	auth.CheckCSR(&c, req.CSR)

@@ -11,7 +11,7 @@ import (
 )
 
 // readings holds one host's readings of its running VMs.
-type readings struct {
+type hostReadings struct {
 	host    fleet.HostID
 	meters  []wire.Meter
 	filters *fleet.FilterCounts
@@ -20,7 +20,7 @@ type readings struct {
 
 // writeMeters stores readings of hosts whose sessions are proven. Negative CPU times are stored as 0, because queries
 // subtract CPU times and could overflow.
-func (api *API) writeMeters(ctx context.Context, all ...readings) error {
+func (api *API) writeMeters(ctx context.Context, all ...hostReadings) error {
 	if err := api.writeCounts(ctx, all...); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (api *API) writeMeters(ctx context.Context, all ...readings) error {
 }
 
 // writeGuests stores readings of guest agents.
-func (api *API) writeGuests(ctx context.Context, all ...readings) error {
+func (api *API) writeGuests(ctx context.Context, all ...hostReadings) error {
 	var p db.ReportGuestsParams
 	for _, h := range all {
 		for _, g := range h.guests {
@@ -71,7 +71,7 @@ func (api *API) writeGuests(ctx context.Context, all ...readings) error {
 }
 
 // writeCounts stores packet counts of NICs.
-func (api *API) writeCounts(ctx context.Context, all ...readings) error {
+func (api *API) writeCounts(ctx context.Context, all ...hostReadings) error {
 	var p db.ReportFilterCountsParams
 	for _, h := range all {
 		if h.filters == nil {

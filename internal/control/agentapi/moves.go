@@ -42,7 +42,7 @@ func settleMove(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, i
 	}
 	_, err = store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
 		HostID: job.HostID, Kind: fleet.VolumeDelete, Subject: fleet.SubjectVolume(move.Disk), SubjectName: move.Disk.Volume,
-		Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeOrder{LeftBy: job.ID}},
+		Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeParams{LeftBy: job.ID}},
 	})
 	return err
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // foreignNetwork is the error for a network on the host with the name of a Quantix network but another identity.
-const foreignNetwork = "The host has another network of this name, which Quantix did not make. Remove it with virsh, then try again."
+const otherNetworkText = "The host has another network of this name, which Quantix did not make. Remove it with virsh, then try again."
 
 // writeAssignments stores a host's report on assigned pools and networks and on discovered networks.
 func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) error {
@@ -29,7 +29,7 @@ func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in 
 	if err != nil {
 		return err
 	}
-	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools), Networks: mustJSON(s.Networks), Strange: foreignNetwork})
+	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools), Networks: mustJSON(s.Networks), Strange: otherNetworkText})
 	if err != nil || lost == 0 {
 		return err
 	}
@@ -43,7 +43,7 @@ const inventoryLag = 10 * time.Second
 // discoveredNetworks returns the reported networks, without assigned networks that the host lacks and networks released
 // since the inventory.
 func discoveredNetworks(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) ([]wire.NetworkReport, error) {
-	params := db.NetworksLeftParams{HostID: string(host), Looked: time.Duration(in.LookedAgoMs)*time.Millisecond + inventoryLag}
+	params := db.NetworksLeftParams{HostID: string(host), Looked: time.Duration(in.StateAgeMs)*time.Millisecond + inventoryLag}
 	for _, n := range in.State.Networks {
 		if n.ID != "" {
 			params.Networks, params.Absent = append(params.Networks, string(n.ID)), append(params.Absent, n.Absent)

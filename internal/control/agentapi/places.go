@@ -52,7 +52,7 @@ func (api *API) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesToS
 		if err != nil || len(now) == 0 || now[0] != was {
 			return err
 		}
-		other := PlaceOf(vm, was.HostID)
+		other := ReportedPlace(vm, was.HostID)
 		if was.Gone {
 			detail := fmt.Sprintf("%s → %s: %s runs it, and %s does not", vm.HostName, other.HostName, other.HostName, vm.HostName)
 			if err := MoveVM(ctx, q, vm, other); err != nil {
@@ -60,21 +60,21 @@ func (api *API) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesToS
 			}
 			return store.Audit(ctx, q, a, "vm.follow", fleet.SubjectVM(vm.ID), vm.Name, detail)
 		}
-		return alarm(ctx, q, a, vm, other)
+		return raiseAlarm(ctx, q, a, vm, other)
 	})
 }
 
 // PlaceOf returns the host's report on the VM, or a zero Place if there is none.
-func PlaceOf(vm fleet.VMView, host fleet.HostID) fleet.Place {
-	places := vm.Places()
-	if i := slices.IndexFunc(places, func(p fleet.Place) bool { return p.HostID == host }); i >= 0 {
+func ReportedPlace(vm fleet.VMView, host fleet.HostID) fleet.VMLocation {
+	places := vm.Locations()
+	if i := slices.IndexFunc(places, func(p fleet.VMLocation) bool { return p.HostID == host }); i >= 0 {
 		return places[i]
 	}
-	return fleet.Place{}
+	return fleet.VMLocation{}
 }
 
 // alarm records that two hosts run the VM. It cancels the VM's queued jobs and withdraws a queued deletion.
-func alarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, other fleet.Place) error {
+func raiseAlarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, other fleet.VMLocation) error {
 	if err := q.RaiseAlarm(ctx, db.RaiseAlarmParams{VMID: vm.ID, HostID: other.HostID}); err != nil {
 		return err
 	}
@@ -83,10 +83,10 @@ func alarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, o
 		return err
 	}
 	for _, j := range jobs {
-		if j.State != fleet.JobQueued || j.Kind.Is().Aside {
+		if j.State != fleet.JobQueued || j.Kind.Info().Background {
 			continue
 		}
-		if _, err := endJob(ctx, q, end{id: j.ID, state: fleet.JobCancelled, error: "Not done: two hosts run the VM. Choose the VM's host first."}); err != nil {
+		if _, err := endJob(ctx, q, jobEnd{id: j.ID, state: fleet.JobCancelled, error: "Not done: two hosts run the VM. Choose the VM's host first."}); err != nil {
 			return err
 		}
 		if j.Kind == fleet.VMDelete {
@@ -101,7 +101,7 @@ func alarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, o
 // MoveVM assigns the VM to another host, which has the VM's domain. The caller has locked the VM and requested a full
 // report from the old host, so that leftovers there are shown. Queued jobs move with the VM, except jobs that must not
 // run twice or that delete data: a user must request a deletion again.
-func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place) error {
+func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLocation) error {
 	if err := moveJobs(ctx, q, fleet.SubjectVM(vm.ID), vm.HostID, to.HostID, to.HostName, ""); err != nil {
 		return err
 	}
@@ -126,9 +126,9 @@ func moveJobs(ctx context.Context, q *db.Queries, subject fleet.Subject, from, t
 		if j.ID == but {
 			continue
 		}
-		e := end{id: j.ID, state: fleet.JobCancelled}
+		e := jobEnd{id: j.ID, state: fleet.JobCancelled}
 		switch single := j.Kind.SingleShot(j.Args); {
-		case j.Kind.Is().Aside:
+		case j.Kind.Info().Background:
 			e.error = "The VM moved to another host meanwhile. Open the console again."
 		case single && j.Epoch > 0:
 			e.state, e.error = fleet.JobUnknown, fmt.Sprintf("The VM moved to %s meanwhile, so it is unknown whether %s did it. Check the VM.", toName, "its host before")

@@ -24,7 +24,7 @@ func storeOutput(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish)
 
 // storePlanAnswer stores the host's answer to a plan, cut to its maximum size.
 func storePlanAnswer(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
-	d := fleet.Drawing{Error: in.Error}
+	d := fleet.DefinitionDiff{Error: in.Error}
 	if in.Outcome == wire.Done && in.Drawing != nil {
 		d = *in.Drawing
 	} else {

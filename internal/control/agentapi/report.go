@@ -21,7 +21,7 @@ import (
 // only values that have changed. Leases of the listed jobs are renewed.
 func (api *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire.ReportAnswer, error) {
 	var answer wire.ReportAnswer
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return answer, err
 	}
 	var err error
@@ -30,7 +30,7 @@ func (api *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire
 	} else {
 		answer.At, answer.Marks, err = api.fullReport(ctx, a, in)
 		err = store.FirstError(err, func() error {
-			return store.Err(api.writeMeters(ctx, readings{a.HostID, in.Meters, in.Filters, in.Guests}))
+			return store.Err(api.writeMeters(ctx, hostReadings{a.HostID, in.Meters, in.Filters, in.Guests}))
 		})
 	}
 	if err != nil {
@@ -81,8 +81,8 @@ func (api *API) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (
 	begin := db.BeginReportParams{
 		HostID: a.HostID, Session: hashSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: sentAt(in), Fresh: fleet.Freshness,
 	}
-	if in.State.Host.Connected || in.LookedAgoMs > 0 { // otherwise the agent has never read the hypervisor
-		age := milliseconds(in.LookedAgoMs).Seconds()
+	if in.State.Host.Connected || in.StateAgeMs > 0 { // otherwise the agent has never read the hypervisor
+		age := milliseconds(in.StateAgeMs).Seconds()
 		begin.LookAge = &age
 	}
 	err = api.store.Tx(ctx, func(q *db.Queries) error {
@@ -141,18 +141,18 @@ func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, 
 		return nil, err
 	}
 	d, err := domainsOf(ctx, q, host, s)
-	err = store.FirstError(err, func() error { return writeSightings(ctx, q, host, d.seen) })
+	err = store.FirstError(err, func() error { return writeSightings(ctx, q, host, d.sightings) })
 	if err != nil {
 		return nil, err
 	}
-	foundIDs := make([]string, len(d.found))
-	for i, f := range d.found {
+	foundIDs := make([]string, len(d.unmanaged))
+	for i, f := range d.unmanaged {
 		foundIDs[i] = string(f.ID)
 	}
-	if err := q.DropDiscoveredVMs(ctx, db.DropDiscoveredVMsParams{HostID: host, Ids: foundIDs}); err != nil || len(d.found) == 0 {
+	if err := q.DropDiscoveredVMs(ctx, db.DropDiscoveredVMsParams{HostID: host, Ids: foundIDs}); err != nil || len(d.unmanaged) == 0 {
 		return d.marks, err
 	}
-	return d.marks, q.ReportDiscoveredVMs(ctx, db.ReportDiscoveredVMsParams{HostID: host, Found: mustJSON(d.found)})
+	return d.marks, q.ReportDiscoveredVMs(ctx, db.ReportDiscoveredVMsParams{HostID: host, Found: mustJSON(d.unmanaged)})
 }
 
 // queueUnrecorded queues vm.apply for VMs that were changed after the backup from before the restore of the database.

@@ -51,7 +51,7 @@ func endExhausted(ctx context.Context, q *db.Queries, host *string) error {
 		if job.Kind.SingleShot(job.Args) {
 			in.Outcome, state = wire.Unknown, fleet.JobUnknown
 		}
-		e, err := settle(ctx, q, job, in)
+		e, err := settleJob(ctx, q, job, in)
 		if err != nil {
 			return err
 		}

@@ -13,9 +13,9 @@ import (
 const maxMarks = 256
 
 // domains are a host's domains that are not its own VMs, and the marks for its own VMs.
-type domains struct {
-	found []fleet.DiscoveredVM  // unmanaged domains: shown, never changed
-	seen  []sighting            // domains in found with the UUID of another host's VM
+type classifiedDomains struct {
+	unmanaged []fleet.DiscoveredVM  // unmanaged domains: shown, never changed
+	sightings  []sighting            // domains in found with the UUID of another host's VM
 	marks map[fleet.VMID]string // marks that the host's own VMs lack
 }
 
@@ -29,7 +29,7 @@ type sighting struct {
 
 // domainsOf classifies a host's domains. A domain with Quantix metadata that is not a VM of this host counts as
 // unmanaged.
-func domainsOf(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.State) (d domains, err error) {
+func domainsOf(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.State) (d classifiedDomains, err error) {
 	type domain struct {
 		ID    fleet.VMID `json:"id"`
 		Proof string     `json:"proof,omitempty"`
@@ -45,7 +45,7 @@ func domainsOf(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.Sta
 	for _, f := range s.Discovered {
 		all, power[f.ID] = append(all, domain{ID: f.ID}), f.Status.Power
 	}
-	d.found = s.Discovered
+	d.unmanaged = s.Discovered
 	if len(all) == 0 {
 		return d, nil
 	}
@@ -60,12 +60,12 @@ func domainsOf(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.Sta
 			d.marks[vm.ID] = r.Mark
 		case r.Mine:
 		case stamped:
-			d.found = append(d.found, fleet.DiscoveredVM{ID: vm.ID, Name: vm.Name, Status: vm.Status})
+			d.unmanaged = append(d.unmanaged, fleet.DiscoveredVM{ID: vm.ID, Name: vm.Name, Status: vm.Status})
 			if r.Known {
-				d.seen = append(d.seen, sighting{vm.ID, vm.Status.Power, vm.Generation, r.Proven})
+				d.sightings = append(d.sightings, sighting{vm.ID, vm.Status.Power, vm.Generation, r.Proven})
 			}
 		case r.Known:
-			d.seen = append(d.seen, sighting{ID: fleet.VMID(r.ID), Power: power[fleet.VMID(r.ID)]})
+			d.sightings = append(d.sightings, sighting{ID: fleet.VMID(r.ID), Power: power[fleet.VMID(r.ID)]})
 		}
 	}
 	return d, err

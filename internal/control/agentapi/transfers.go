@@ -28,7 +28,7 @@ func TransferPair(id fleet.PairID, from, to fleet.HostID) relay.Ticket {
 // Meet exchanges the data that both hosts of a transfer need: the other host's name and key, the sender's ticket, the
 // receiver's addresses, and the portal that relays if no direct connection works.
 func (api *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in wire.Meet) (out wire.MeetAnswer, err error) {
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return out, err
 	}
 	if err := store.CheckID(id, "transfer"); err != nil {
@@ -59,10 +59,10 @@ func (api *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in
 	}
 	out = wire.MeetAnswer{
 		Peer: m.Peer, PeerName: m.PeerName, KeyHash: hex.EncodeToString(m.PeerKey), Ticket: m.Ticket, Online: m.Heard, Listens: m.Listens,
-		Paired: m.Paired, Pair: m.PairID, PortalURL: m.PairUrl, Begun: state != fleet.JobQueued, Received: m.ReceiveState == fleet.JobDone,
+		RelayTicket: m.Paired, RelayID: m.PairID, PortalURL: m.PairUrl, Begun: state != fleet.JobQueued, Received: m.ReceiveState == fleet.JobDone,
 	}
 	if state.Ended() && state != fleet.JobDone {
-		out.Over = cmp.Or(words, "Its part was "+string(state)+".")
+		out.PeerError = cmp.Or(words, "Its part was "+string(state)+".")
 	}
 	return out, nil
 }
@@ -128,7 +128,7 @@ func deleteCopy(ctx context.Context, q *db.Queries, r db.TransfersOfRow) error {
 func deleteVolume(ctx context.Context, q *db.Queries, host fleet.HostID, ref fleet.Volref) error {
 	_, err := store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
 		HostID: host, Kind: fleet.VolumeDelete, Subject: fleet.SubjectVolume(ref), SubjectName: ref.Volume,
-		Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeOrder{}},
+		Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeParams{}},
 	})
 	return err
 }
@@ -161,10 +161,10 @@ func settleMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.
 }
 
 // reassignVM assigns the VM to the new host. It returns false if the VM was deleted or moved elsewhere in between.
-func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.MigrateOrder) (bool, error) {
+func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.MigrationParams) (bool, error) {
 	_, text := job.Subject.Split()
 	id := fleet.VMID(text)
-	disks, err := json.Marshal(append([]fleet.LeavingDisk{}, order.Disks...))
+	disks, err := json.Marshal(append([]fleet.MigratingDisk{}, order.Disks...))
 	if err != nil {
 		return false, err
 	}
@@ -191,7 +191,7 @@ func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.Migr
 
 // deleteLeftDisks queues the deletion of a VM's old disks after its new host has defined the VM.
 func deleteLeftDisks(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
-	if in.Outcome != wire.Done || !job.Kind.Is().Applies || in.VM == nil || in.VM.Power == fleet.Absent {
+	if in.Outcome != wire.Done || !job.Kind.Info().AppliesSpec || in.VM == nil || in.VM.Power == fleet.Absent {
 		return nil
 	}
 	left, err := q.TakeLeft(ctx, vm)

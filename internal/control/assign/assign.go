@@ -25,9 +25,9 @@ type Assignable struct {
 	apply, release fleet.JobKind
 	lock           func(ctx context.Context, q *db.Queries, id string) (Object, error)
 	// fits returns an Invalid error if one of the hosts cannot have the object.
-	fits func(ctx context.Context, q *db.Queries, o Object, hosts []string) error
+	checkFits func(ctx context.Context, q *db.Queries, o Object, hosts []string) error
 	// free returns a conflict while VMs need the object on the host, or on any host if host is empty.
-	free func(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error
+	checkUnused func(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error
 	// allows reports whether the status of an assignment allows the action, and if not, why.
 	allows func(on db.AssignmentOnRow, act fleet.Action) (ok bool, why string, err error)
 	// raises the generation; the row is deleted with the last assignment
@@ -39,36 +39,36 @@ type Assignable struct {
 // Object is an object of an Assignable whose row is locked or newly created by the transaction.
 type Object struct {
 	Name       string
-	of         *Assignable
+	assignable         *Assignable
 	id         string
 	generation int64
-	leaving    string             // why the object cannot change any more, for a deleted one; otherwise empty
+	changeRefusal    string             // why the object cannot change any more, for a deleted one; otherwise empty
 	field      string             // pools: field of the spec that contains place
-	place      string             // pools: storage location that no two pools of a host may share
-	oneHost    string             // pools: why only one host can have the pool; empty if many can
+	location      string             // pools: storage location that no two pools of a host may share
+	oneHostReason    string             // pools: why only one host can have the pool; empty if many can
 	spec       *fleet.NetworkSpec // networks only
 }
 
 var assignables = map[string]*Assignable{Pools.typ: Pools, Networks.typ: Networks, SecurityGroups.typ: SecurityGroups}
 
 // Of returns the Assignable with this subject prefix, or nil if the resource type is not assigned to hosts.
-func Of(typ string) *Assignable { return assignables[typ] }
+func AssignableFor(typ string) *Assignable { return assignables[typ] }
 
 // typeLabel returns the label of the resource type for error texts.
-func (n *Assignable) typeLabel() string { return fleet.ResourceType(n.typ).Is().Label }
+func (n *Assignable) typeLabel() string { return fleet.ResourceType(n.typ).Info().Label }
 
 // added completes an object whose row the transaction has just created.
-func (n *Assignable) added(id string, o Object) Object {
-	o.of, o.id, o.generation = n, id, 1
+func (n *Assignable) createdObject(id string, o Object) Object {
+	o.assignable, o.id, o.generation = n, id, 1
 	return o
 }
 
 // Subject returns the object's subject in jobs and in the audit log.
-func (o Object) Subject() fleet.Subject { return fleet.Subject(o.of.typ + ":" + o.id) }
+func (o Object) Subject() fleet.Subject { return fleet.Subject(o.assignable.typ + ":" + o.id) }
 
 // Audit writes an audit entry about the object.
 func (o Object) Audit(ctx context.Context, q *db.Queries, a fleet.Actor, act, detail string) error {
-	return store.Audit(ctx, q, a, o.of.typeLabel()+"."+act, o.Subject(), o.Name, detail)
+	return store.Audit(ctx, q, a, o.assignable.typeLabel()+"."+act, o.Subject(), o.Name, detail)
 }
 
 // Change runs do with the locked object. It refuses if the object is being deleted.
@@ -84,9 +84,9 @@ func (n *Assignable) Change(ctx context.Context, s *store.Store, a fleet.Actor, 
 		if err != nil {
 			return store.NotFound(err, n.typeLabel())
 		}
-		o.of, o.id = n, id
-		if o.leaving != "" {
-			return fleet.Errorf(fleet.Conflict, "%s", o.leaving)
+		o.assignable, o.id = n, id
+		if o.changeRefusal != "" {
+			return fleet.Errorf(fleet.Conflict, "%s", o.changeRefusal)
 		}
 		return do(q, o)
 	})
@@ -106,20 +106,20 @@ func (o Object) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts 
 		checks.Add("hostIds", "One of the hosts does not exist any more. Reload and choose again.")
 		return nil, checks.Err()
 	}
-	if err := o.of.fits(ctx, q, o, ids); err != nil {
+	if err := o.assignable.checkFits(ctx, q, o, ids); err != nil {
 		return nil, err
 	}
-	fresh, err := q.Assign(ctx, db.AssignParams{Noun: o.of.typ, ObjectID: o.id, Hosts: ids})
+	fresh, err := q.Assign(ctx, db.AssignParams{Noun: o.assignable.typ, ObjectID: o.id, Hosts: ids})
 	if err != nil {
 		return nil, err
 	}
-	if err := q.IncludeHosts(ctx, db.IncludeHostsParams{Noun: o.of.typ, ObjectID: o.id, Hosts: ids}); err != nil {
+	if err := q.IncludeHosts(ctx, db.IncludeHostsParams{Noun: o.assignable.typ, ObjectID: o.id, Hosts: ids}); err != nil {
 		return nil, err
 	}
 	known = slices.DeleteFunc(known, func(h db.HostsNamedRow) bool { return !slices.Contains(fresh, h.ID) })
 	jobs := make([]fleet.TaskID, len(known))
 	for i, h := range known {
-		if jobs[i], err = o.queue(ctx, q, a, h.ID, o.of.apply, o.of.release); err != nil {
+		if jobs[i], err = o.queue(ctx, q, a, h.ID, o.assignable.apply, o.assignable.release); err != nil {
 			return nil, err
 		}
 	}
@@ -156,15 +156,15 @@ func (n *Assignable) Assign(ctx context.Context, s *store.Store, a fleet.Actor, 
 }
 
 // check returns a conflict with the reason shown on the page if the assignment's status does not allow the action.
-func (o Object) check(ctx context.Context, q *db.Queries, host fleet.HostID, act fleet.Action) error {
-	on, err := q.AssignmentOn(ctx, db.AssignmentOnParams{Noun: o.of.typ, ObjectID: o.id, HostID: host})
+func (o Object) checkAction(ctx context.Context, q *db.Queries, host fleet.HostID, act fleet.Action) error {
+	on, err := q.AssignmentOn(ctx, db.AssignmentOnParams{Noun: o.assignable.typ, ObjectID: o.id, HostID: host})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", o.of.typeLabel())
+		return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", o.assignable.typeLabel())
 	}
 	if err != nil {
 		return err
 	}
-	ok, why, err := o.of.allows(on, act)
+	ok, why, err := o.assignable.allows(on, act)
 	if err == nil && !ok {
 		err = fleet.Errorf(fleet.Conflict, "%s", why)
 	}
@@ -176,10 +176,10 @@ func (o Object) check(ctx context.Context, q *db.Queries, host fleet.HostID, act
 func (n *Assignable) Release(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
-		if err := o.check(ctx, q, host, fleet.ActRelease); err != nil {
+		if err := o.checkAction(ctx, q, host, fleet.ActRelease); err != nil {
 			return err
 		}
-		if err := n.free(ctx, q, o, host); err != nil {
+		if err := n.checkUnused(ctx, q, o, host); err != nil {
 			return err
 		}
 		err := q.Release(ctx, db.ReleaseParams{Noun: n.typ, ObjectID: id, Hosts: []string{string(host)}})
@@ -201,7 +201,7 @@ func (n *Assignable) Release(ctx context.Context, s *store.Store, a fleet.Actor,
 func (n *Assignable) Retry(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
-		err := o.check(ctx, q, host, fleet.ActRetry)
+		err := o.checkAction(ctx, q, host, fleet.ActRetry)
 		if err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (n *Assignable) Delete(ctx context.Context, s *store.Store, a fleet.Actor, 
 	jobs := []fleet.TaskID{}
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
 		jobs = []fleet.TaskID{}
-		if err := n.free(ctx, q, o, ""); err != nil {
+		if err := n.checkUnused(ctx, q, o, ""); err != nil {
 			return err
 		}
 		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: n.typ, ObjectID: id})

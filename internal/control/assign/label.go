@@ -26,32 +26,32 @@ const maxHostsNamed = 8
 // Select sets the object's selector and assigns the object to matching hosts. An empty selector removes the old one.
 // Earlier exclusions of hosts are cleared. more is true if further matching hosts remain.
 func (o Object) Select(ctx context.Context, q *db.Queries, a fleet.Actor, s fleet.Selector) (tasks []fleet.TaskID, more bool, err error) {
-	old, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: o.of.typ, ObjectID: o.id})
+	old, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: o.assignable.typ, ObjectID: o.id})
 	if err != nil || old == s.String() {
 		return nil, false, err
 	}
 	if s.Empty() {
-		if err := q.DropSelector(ctx, db.DropSelectorParams{Noun: o.of.typ, ObjectID: o.id}); err != nil {
+		if err := q.DropSelector(ctx, db.DropSelectorParams{Noun: o.assignable.typ, ObjectID: o.id}); err != nil {
 			return nil, false, err
 		}
 		return nil, false, o.Audit(ctx, q, a, "selector", "none, was "+old)
 	}
-	if err := q.SetSelector(ctx, db.SetSelectorParams{Noun: o.of.typ, ObjectID: o.id, Selector: s.String(), Pairs: s.Pairs, Keys: s.Keys}); err != nil {
+	if err := q.SetSelector(ctx, db.SetSelectorParams{Noun: o.assignable.typ, ObjectID: o.id, Selector: s.String(), Pairs: s.Pairs, Keys: s.Keys}); err != nil {
 		return nil, false, err
 	}
-	if err := q.IncludeAllHosts(ctx, db.IncludeAllHostsParams{Noun: o.of.typ, ObjectID: o.id}); err != nil {
+	if err := q.IncludeAllHosts(ctx, db.IncludeAllHostsParams{Noun: o.assignable.typ, ObjectID: o.id}); err != nil {
 		return nil, false, err
 	}
 	if err := o.Audit(ctx, q, a, "selector", s.String()); err != nil {
 		return nil, false, err
 	}
-	return o.label(ctx, q, s.String())
+	return o.assignToMatching(ctx, q, s.String())
 }
 
 // label assigns the object to hosts that match the selector. A host that cannot have the object is excluded with the
 // reason and does not block the others.
-func (o Object) label(ctx context.Context, q *db.Queries, selector string) (tasks []fleet.TaskID, more bool, err error) {
-	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.of.typ, ObjectID: o.id, Most: maxLabelled})
+func (o Object) assignToMatching(ctx context.Context, q *db.Queries, selector string) (tasks []fleet.TaskID, more bool, err error) {
+	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.assignable.typ, ObjectID: o.id, Most: maxLabelled})
 	if err != nil || len(rows) == 0 {
 		return nil, false, err
 	}
@@ -70,13 +70,13 @@ func (o Object) label(ctx context.Context, q *db.Queries, selector string) (task
 		hosts[i] = string(h.ID)
 		names[hosts[i]] = h.Name
 	}
-	var no refusals
-	fit, err := o.suitable(ctx, q, hosts, &no)
+	var no refusedHosts
+	fit, err := o.suitableHosts(ctx, q, hosts, &no)
 	if err != nil {
 		return nil, false, err
 	}
 	if len(no.hosts) > 0 {
-		if err := q.ExcludeHosts(ctx, db.ExcludeHostsParams{Noun: o.of.typ, ObjectID: o.id, Hosts: no.hosts, Whys: no.whys}); err != nil {
+		if err := q.ExcludeHosts(ctx, db.ExcludeHostsParams{Noun: o.assignable.typ, ObjectID: o.id, Hosts: no.hosts, Whys: no.whys}); err != nil {
 			return nil, false, err
 		}
 	}
@@ -100,22 +100,22 @@ func (o Object) label(ctx context.Context, q *db.Queries, selector string) (task
 }
 
 // refusals are hosts that cannot have an object, with the reasons.
-type refusals struct{ hosts, whys []string }
+type refusedHosts struct{ hosts, whys []string }
 
 // suitable returns the hosts that can have the object, and adds the others to no. It finds unsuitable hosts by
 // bisection. If only one host can have the object and several match, it returns none: an administrator must choose.
-func (o Object) suitable(ctx context.Context, q *db.Queries, hosts []string, no *refusals) ([]string, error) {
+func (o Object) suitableHosts(ctx context.Context, q *db.Queries, hosts []string, no *refusedHosts) ([]string, error) {
 	if len(hosts) == 0 {
 		return nil, nil
 	}
-	err := o.of.fits(ctx, q, o, hosts)
+	err := o.assignable.checkFits(ctx, q, o, hosts)
 	refused, ok := errors.AsType[*fleet.Error](err)
 	switch {
 	case err == nil:
 		return hosts, nil
 	case !ok || refused.Code != fleet.Invalid:
 		return nil, err
-	case len(hosts) == 1 || o.oneHost != "":
+	case len(hosts) == 1 || o.oneHostReason != "":
 		why := refused.Message
 		if len(refused.Fields) > 0 {
 			why = refused.Fields[0].Message
@@ -126,11 +126,11 @@ func (o Object) suitable(ctx context.Context, q *db.Queries, hosts []string, no 
 		return nil, nil
 	}
 	half := len(hosts) / 2
-	first, err := o.suitable(ctx, q, hosts[:half], no)
+	first, err := o.suitableHosts(ctx, q, hosts[:half], no)
 	if err != nil {
 		return nil, err
 	}
-	second, err := o.suitable(ctx, q, hosts[half:], no)
+	second, err := o.suitableHosts(ctx, q, hosts[half:], no)
 	return slices.Concat(first, second), err
 }
 
@@ -174,7 +174,7 @@ func (n *Assignable) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor,
 	if err != nil {
 		return out, store.NotFound(err, n.typeLabel())
 	}
-	out = fleet.ByLabel{Selector: selector, Left: []fleet.LeftOutHost{}, Beside: []fleet.NamedHost{}}
+	out = fleet.ByLabel{Selector: selector, LeftOut: []fleet.LeftOutHost{}, Unmatched: []fleet.NamedHost{}}
 	if selector == "" {
 		return out, nil
 	}
@@ -183,13 +183,13 @@ func (n *Assignable) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor,
 		return out, store.Err(err)
 	}
 	for _, r := range left {
-		out.Left = append(out.Left, fleet.LeftOutHost{NamedHost: fleet.NamedHost{HostID: r.ID, HostName: r.Name}, Why: fleet.WhyLeftOut(r.Why)})
-		out.LeftAll = int(r.AllOfThem)
+		out.LeftOut = append(out.LeftOut, fleet.LeftOutHost{NamedHost: fleet.NamedHost{HostID: r.ID, HostName: r.Name}, Why: fleet.WhyLeftOut(r.Why)})
+		out.LeftOutCount = int(r.AllOfThem)
 	}
 	beside, err := s.AssignedBeside(ctx, db.AssignedBesideParams{Noun: n.typ, ObjectID: id})
 	for _, r := range beside {
-		out.Beside = append(out.Beside, fleet.NamedHost{HostID: r.ID, HostName: r.Name})
-		out.All = int(r.AllOfThem)
+		out.Unmatched = append(out.Unmatched, fleet.NamedHost{HostID: r.ID, HostName: r.Name})
+		out.UnmatchedCount = int(r.AllOfThem)
 	}
 	return out, store.Err(err)
 }
@@ -224,7 +224,7 @@ func (n *Assignable) Preview(ctx context.Context, s *store.Store, a fleet.Actor,
 
 // Labelled assigns objects to hosts that match their selectors. Each object has its own transactions, so that an error
 // for one does not affect the others. It stops after 20 s, and the next pass continues.
-func Labelled(ctx context.Context, s *store.Store, a fleet.Actor) error {
+func AssignByLabels(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
 	}
@@ -252,17 +252,17 @@ func Labelled(ctx context.Context, s *store.Store, a fleet.Actor) error {
 // assignLabelled works like Labelled for one object. It skips an object that is being deleted.
 func (n *Assignable) assignLabelled(ctx context.Context, q *db.Queries, id string) (more bool, err error) {
 	o, err := n.lock(ctx, q, id)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.leaving != "" {
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.changeRefusal != "" {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	o.of, o.id = n, id
+	o.assignable, o.id = n, id
 	selector, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: n.typ, ObjectID: id})
 	if err != nil || selector == "" {
 		return false, err
 	}
-	_, more, err = o.label(ctx, q, selector)
+	_, more, err = o.assignToMatching(ctx, q, selector)
 	return more, err
 }

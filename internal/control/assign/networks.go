@@ -20,9 +20,9 @@ var Networks = &Assignable{
 		row, err := q.LockNetwork(ctx, fleet.NetworkID(id))
 		n := fleet.NetworkView{Network: store.NetworkOf(row)}
 		_, leaving := n.Allows(fleet.ActAssign)
-		return Object{Name: n.Name, generation: n.Generation, leaving: leaving, spec: n.Spec}, err
+		return Object{Name: n.Name, generation: n.Generation, changeRefusal: leaving, spec: n.Spec}, err
 	},
-	fits: networkFits, free: networkFree, allows: networkAllows,
+	checkFits: checkNetworkFits, checkUnused: checkNetworkUnused, allows: networkAllows,
 	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkNetworkDeleted(ctx, fleet.NetworkID(id))
 	},
@@ -37,12 +37,12 @@ var Networks = &Assignable{
 
 // AddedNetwork returns a network whose row the transaction has just created.
 func AddedNetwork(id fleet.NetworkID, name string, spec fleet.NetworkSpec) Object {
-	return Networks.added(string(id), Object{Name: name, spec: &spec})
+	return Networks.createdObject(string(id), Object{Name: name, spec: &spec})
 }
 
 // networkAllows uses the same table of actions as the network's page.
 func networkAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
-	status := fleet.NetworkHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned, Leaving: !on.Assigned}
+	status := fleet.NetworkHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned, Releasing: !on.Assigned}
 	if len(on.Status) > 0 {
 		if err := json.Unmarshal(on.Status, &status.Status); err != nil {
 			return false, "", err
@@ -54,7 +54,7 @@ func networkAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error
 }
 
 // networkFits rejects a host if another network there has the same name, the same bridge or an overlapping subnet.
-func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
+func checkNetworkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
 	if err := q.AssignNetworksAlone(ctx); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 	}
 	var checks fleet.Checks
 	if o.spec.Mode == fleet.NetworkVXLAN {
-		assigned, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.of.typ, ObjectID: o.id})
+		assigned, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.assignable.typ, ObjectID: o.id})
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 		if other.Spec != nil {
 			checkClash(&checks, *o.spec, other)
 		}
-		if !o.spec.Mode.Is().Served && !o.spec.Mode.Is().Made {
+		if !o.spec.Mode.Info().HostAddresses && !o.spec.Mode.Info().CreatesDevices {
 			continue // the network uses an existing device, which networks may share
 		}
 		if o.spec.Bridge != "" && (o.spec.Bridge == other.Bridge || other.Spec != nil && o.spec.Bridge == other.Spec.Bridge) {
@@ -176,10 +176,10 @@ func subnetField(p netip.Prefix) string {
 }
 
 // networkFree returns a conflict while VMs have NICs on the network, on the host or on any host if host is empty.
-func networkFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
+func checkNetworkUnused(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
 	vms, err := q.NetworkNeeded(ctx, db.NetworkNeededParams{NetworkID: o.id, Host: string(host)})
 	if err != nil || len(vms) == 0 {
 		return err
 	}
-	return inUse(o, host, vms, "NICs on")
+	return inUseError(o, host, vms, "NICs on")
 }

@@ -38,13 +38,13 @@ func GatherPeers(ctx context.Context, s *store.Store, a fleet.Actor) error {
 // setPeers computes the peers again with the network locked.
 func setPeers(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.NetworkID) error {
 	o, err := Networks.lock(ctx, q, string(id))
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.leaving != "" {
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.changeRefusal != "" {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	o.of, o.id = Networks, string(id)
+	o.assignable, o.id = Networks, string(id)
 	rows, err := q.Overlays(ctx)
 	if err != nil {
 		return err

@@ -18,11 +18,11 @@ var Pools = &Assignable{
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
 		p, err := q.LockPool(ctx, fleet.PoolID(id))
 		_, leaving := store.PoolOf(p).Allows(fleet.ActAssign)
-		o := ofPool(p.Name, p.Spec)
-		o.generation, o.leaving = p.Generation, leaving
+		o := objectOfPool(p.Name, p.Spec)
+		o.generation, o.changeRefusal = p.Generation, leaving
 		return o, err
 	},
-	fits: poolFits, free: poolFree, allows: poolAllows,
+	checkFits: checkPoolFits, checkUnused: checkPoolUnused, allows: poolAllows,
 	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkPoolDeleted(ctx, fleet.PoolID(id))
 	},
@@ -36,9 +36,9 @@ var Pools = &Assignable{
 }
 
 // ofPool returns the Object of a pool, without its ID and generation.
-func ofPool(name string, spec fleet.PoolSpec) Object {
-	field, place := spec.Place()
-	return Object{Name: name, field: field, place: place, oneHost: spec.OneHost()}
+func objectOfPool(name string, spec fleet.PoolSpec) Object {
+	field, place := spec.Location()
+	return Object{Name: name, field: field, location: place, oneHostReason: spec.WhySingleHost()}
 }
 
 // poolAllows uses the same table of actions as the pool's page.
@@ -56,9 +56,9 @@ func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 
 // poolFits rejects a host with another pool that uses the same directory, target, cluster pool or volume group. It also
 // rejects a second host for a pool that only one host can have.
-func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
-	if o.oneHost != "" {
-		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.of.typ, ObjectID: o.id})
+func checkPoolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
+	if o.oneHostReason != "" {
+		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.assignable.typ, ObjectID: o.id})
 		if err != nil {
 			return err
 		}
@@ -66,24 +66,24 @@ func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) erro
 		slices.Sort(all)
 		if len(slices.Compact(all)) > 1 {
 			var checks fleet.Checks
-			checks.Add("hostIds", "%s", o.oneHost)
+			checks.Add("hostIds", "%s", o.oneHostReason)
 			return checks.Err()
 		}
 	}
-	taken, err := q.PlacesInUse(ctx, db.PlacesInUseParams{Hosts: hosts, PoolID: fleet.PoolID(o.id), Place: o.place})
+	taken, err := q.PlacesInUse(ctx, db.PlacesInUseParams{Hosts: hosts, PoolID: fleet.PoolID(o.id), Place: o.location})
 	if err != nil {
 		return err
 	}
 	var checks fleet.Checks
 	for _, t := range taken {
-		checks.Add("spec."+o.field, "Pool %s uses %s on %s already. Give another one.", t.Name, o.place, t.HostName)
+		checks.Add("spec."+o.field, "Pool %s uses %s on %s already. Give another one.", t.Name, o.location, t.HostName)
 	}
 	return checks.Err()
 }
 
 // poolFree returns a conflict while VMs or pending disk migrations need the pool, on the host, or on any host if host
 // is empty.
-func poolFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
+func checkPoolUnused(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
 	coming, err := q.PoolAwaited(ctx, db.PoolAwaitedParams{PoolID: o.id, Host: string(host)})
 	if err == nil && len(coming) > 0 {
 		err = fleet.Errorf(fleet.Conflict, "Disks of %s are being moved to pool %s. Wait until that has ended, or cancel it in the VMs' tasks.", strings.Join(coming, ", "), o.Name)
@@ -99,11 +99,11 @@ func poolFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) e
 	for _, v := range vms {
 		names = append(names, v.Name)
 	}
-	return inUse(o, host, names, "disks or an ISO in")
+	return inUseError(o, host, names, "disks or an ISO in")
 }
 
 // inUse returns the conflict that lists a few VMs that use the object.
-func inUse(o Object, host fleet.HostID, vms []string, what string) error {
+func inUseError(o Object, host fleet.HostID, vms []string, what string) error {
 	if len(vms) > 3 {
 		vms[3] = "others"
 	}
@@ -111,28 +111,28 @@ func inUse(o Object, host fleet.HostID, vms []string, what string) error {
 	if host == "" {
 		where = "still"
 	}
-	return fleet.Errorf(fleet.Conflict, "VMs %s have %s %s %s: %s. Delete or change them first.", where, what, o.of.typeLabel(), o.Name, strings.Join(vms, ", "))
+	return fleet.Errorf(fleet.Conflict, "VMs %s have %s %s %s: %s. Delete or change them first.", where, what, o.assignable.typeLabel(), o.Name, strings.Join(vms, ", "))
 }
 
 // AddedPool returns a pool whose row the transaction has just created.
 func AddedPool(id fleet.PoolID, name string, spec fleet.PoolSpec) Object {
-	return Pools.added(string(id), ofPool(name, spec))
+	return Pools.createdObject(string(id), objectOfPool(name, spec))
 }
 
 // ApplyAnew queues the pool's setup on its hosts again. The drift pass later covers offline hosts and hosts beyond the
 // limit, because the pool's generation is newer than theirs.
-func (o Object) ApplyAnew(ctx context.Context, q *db.Queries, a fleet.Actor) ([]fleet.TaskID, error) {
+func (o Object) QueueSetUpAgain(ctx context.Context, q *db.Queries, a fleet.Actor) ([]fleet.TaskID, error) {
 	if err := q.RenewPool(ctx, fleet.PoolID(o.id)); err != nil {
 		return nil, err
 	}
 	o.generation++
-	hosts, err := q.FirstAssignedHosts(ctx, db.FirstAssignedHostsParams{Noun: o.of.typ, ObjectID: o.id, Most: maxRetriedHosts})
+	hosts, err := q.FirstAssignedHosts(ctx, db.FirstAssignedHostsParams{Noun: o.assignable.typ, ObjectID: o.id, Most: maxRetriedHosts})
 	if err != nil {
 		return nil, err
 	}
 	tasks := make([]fleet.TaskID, len(hosts))
 	for i, h := range hosts {
-		if tasks[i], err = o.queue(ctx, q, a, h, o.of.apply, o.of.release); err != nil {
+		if tasks[i], err = o.queue(ctx, q, a, h, o.assignable.apply, o.assignable.release); err != nil {
 			return nil, err
 		}
 	}

@@ -40,14 +40,14 @@ func (n *Assignable) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor
 			}
 		}
 		if len(out.Tasks) == 0 {
-			return nothingToRetry(n, out.Offline)
+			return nothingToRetryError(n, out.Offline)
 		}
 		return o.Audit(ctx, q, a, "retry", fmt.Sprintf("on %d hosts where it failed", len(out.Tasks)))
 	})
 	return out, err
 }
 
-func nothingToRetry(n *Assignable, offline int) error {
+func nothingToRetryError(n *Assignable, offline int) error {
 	if offline == 0 {
 		return fleet.Errorf(fleet.Conflict, "The %s has failed on none of its hosts, so there is nothing to try again.", n.typeLabel())
 	}

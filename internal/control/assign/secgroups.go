@@ -16,15 +16,15 @@ var SecurityGroups = &Assignable{
 	typ: string(fleet.TypeSecurityGroup), apply: fleet.SecurityGroupApply, release: fleet.SecurityGroupRelease,
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
 		g, err := q.LockSecurityGroup(ctx, fleet.SecurityGroupID(id))
-		return Object{Name: g.Name, generation: g.Revision, leaving: followsNICs}, err
+		return Object{Name: g.Name, generation: g.Revision, changeRefusal: followsNICsText}, err
 	},
-	fits: func(context.Context, *db.Queries, Object, []string) error {
-		return fleet.Errorf(fleet.Conflict, followsNICs)
+	checkFits: func(context.Context, *db.Queries, Object, []string) error {
+		return fleet.Errorf(fleet.Conflict, followsNICsText)
 	},
-	free: func(context.Context, *db.Queries, Object, fleet.HostID) error {
-		return fleet.Errorf(fleet.Conflict, followsNICs)
+	checkUnused: func(context.Context, *db.Queries, Object, fleet.HostID) error {
+		return fleet.Errorf(fleet.Conflict, followsNICsText)
 	},
-	allows: func(db.AssignmentOnRow, fleet.Action) (bool, string, error) { return false, followsNICs, nil },
+	allows: func(db.AssignmentOnRow, fleet.Action) (bool, string, error) { return false, followsNICsText, nil },
 	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkSecurityGroupDeleted(ctx, fleet.SecurityGroupID(id))
 	},
@@ -42,10 +42,10 @@ var SecurityGroups = &Assignable{
 	},
 }
 
-const followsNICs = "Quantix assigns a security group to exactly the hosts that have NICs in it. Add a NIC to the group, or remove its NICs."
+const followsNICsText = "Quantix assigns a security group to exactly the hosts that have NICs in it. Add a NIC to the group, or remove its NICs."
 
 // onHost is a group on a host for which a job is queued.
-type onHost struct {
+type groupOnHost struct {
 	id       fleet.SecurityGroupID
 	name     string
 	project  *fleet.ProjectID
@@ -53,7 +53,7 @@ type onHost struct {
 	host     fleet.HostID
 }
 
-func (g onHost) queue(ctx context.Context, q *db.Queries, a fleet.Actor, kind fleet.JobKind) error {
+func (g groupOnHost) queue(ctx context.Context, q *db.Queries, a fleet.Actor, kind fleet.JobKind) error {
 	_, err := store.Queue(ctx, q, a, db.JoinQueueParams{
 		HostID: g.host, ProjectID: g.project, Kind: kind, Subject: fleet.SubjectOf(fleet.TypeSecurityGroup, g.id), SubjectName: g.name, Generation: g.revision,
 	})
@@ -89,7 +89,7 @@ func assignSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) err
 	}
 	typ := SecurityGroups.typ
 	for _, r := range rows {
-		g := onHost{r.ID, r.Name, r.ProjectID, r.Revision, fleet.HostID(r.HostID)}
+		g := groupOnHost{r.ID, r.Name, r.ProjectID, r.Revision, fleet.HostID(r.HostID)}
 		hosts, object := []string{r.HostID}, string(r.ID)
 		kind, opposite := fleet.SecurityGroupApply, fleet.SecurityGroupRelease
 		if r.Wanted {
@@ -122,7 +122,7 @@ func PushSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor, of fl
 		return err
 	}
 	for _, r := range rows {
-		if err := (onHost{r.ID, r.Name, r.ProjectID, r.Revision, r.HostID}).queue(ctx, q, a, fleet.SecurityGroupApply); err != nil {
+		if err := (groupOnHost{r.ID, r.Name, r.ProjectID, r.Revision, r.HostID}).queue(ctx, q, a, fleet.SecurityGroupApply); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,7 @@ func DeleteSecurityGroup(ctx context.Context, q *db.Queries, id fleet.SecurityGr
 
 // HeldSecurityGroups reports which groups the project's NICs and rules may use: the project's own and global groups, or
 // only global ones if project is empty. It locks the groups until the transaction ends.
-func HeldSecurityGroups(ctx context.Context, q *db.Queries, project fleet.ProjectID, ids []fleet.SecurityGroupID) (map[fleet.SecurityGroupID]bool, error) {
+func UsableSecurityGroups(ctx context.Context, q *db.Queries, project fleet.ProjectID, ids []fleet.SecurityGroupID) (map[fleet.SecurityGroupID]bool, error) {
 	held := map[fleet.SecurityGroupID]bool{}
 	if len(ids) == 0 {
 		return held, nil

@@ -19,7 +19,7 @@ import (
 // actor's API tokens. It returns the database time with which the caller renews its own session. Wrong old passwords
 // are throttled like sign-ins.
 func (p *Identity) ChangePassword(ctx context.Context, a fleet.Actor, old, password string, endTokens bool) (signedInAt time.Time, err error) {
-	if err := policy.Check(a, policy.Self, ""); err != nil {
+	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return time.Time{}, err
 	}
 	user, err := p.userRow(ctx, p.store.Queries, a.UserID)
@@ -37,13 +37,13 @@ func (p *Identity) ChangePassword(ctx context.Context, a fleet.Actor, old, passw
 	if err := p.verifyOldPassword(ctx, a, user, old); err != nil {
 		return time.Time{}, err
 	}
-	return p.storePassword(ctx, a, user, password, newPassword{endTokens: endTokens})
+	return p.storePassword(ctx, a, user, password, passwordOptions{endTokens: endTokens})
 }
 
 // verifyOldPassword verifies the old password. Its failures count separately from sign-ins, so that guesses in a stolen
 // session do not lock the user out.
 func (p *Identity) verifyOldPassword(ctx context.Context, a fleet.Actor, user db.User, old string) error {
-	at := append(attempts{{"password:" + string(user.ID), freeByAccountAndNetwork, true}}, byAddress(a)...)
+	at := append(attemptLimits{{"password:" + string(user.ID), freeByAccountAndNetwork, true}}, addressLimits(a)...)
 	if err := p.countAttempt(ctx, at); err != nil {
 		return err
 	}
@@ -88,17 +88,17 @@ func (p *Identity) SetPassword(ctx context.Context, a fleet.Actor, id fleet.User
 		checks.Add("password", "This is the user's current password. Choose another.")
 		return checks.Err()
 	}
-	_, err = p.storePassword(ctx, a, user, password, newPassword{oneTime: true, endTokens: true})
+	_, err = p.storePassword(ctx, a, user, password, passwordOptions{oneTime: true, endTokens: true})
 	return err
 }
 
 // newPassword holds the options of a password change.
-type newPassword struct {
+type passwordOptions struct {
 	oneTime   bool // the user must change it at the next sign-in
 	endTokens bool // delete the user's API tokens
 }
 
-func (p *Identity) storePassword(ctx context.Context, a fleet.Actor, user db.User, password string, is newPassword) (from time.Time, err error) {
+func (p *Identity) storePassword(ctx context.Context, a fleet.Actor, user db.User, password string, is passwordOptions) (from time.Time, err error) {
 	hash, err := auth.HashPassword(ctx, password)
 	if err != nil {
 		return time.Time{}, store.Err(err)

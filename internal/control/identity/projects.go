@@ -73,7 +73,7 @@ func (in ProjectInput) setDefaults(ctx context.Context, q *db.Queries, was fleet
 			return err
 		}
 		for _, p := range pools {
-			if !(fleet.PoolView{Pool: store.PoolOf(p)}).MakesDisks() {
+			if !(fleet.PoolView{Pool: store.PoolOf(p)}).SupportsNewDisks() {
 				c.Add("defaultPoolId", "Quantix cannot make disks in %s, because the storage makes its volumes. Choose another pool.", p.Name)
 			}
 		}

@@ -19,7 +19,7 @@ const (
 )
 
 // refusals counts the refusals written in the current minute.
-type refusals struct {
+type refusalLog struct {
 	mu      sync.Mutex
 	began   time.Time
 	by      map[string]int
@@ -28,7 +28,7 @@ type refusals struct {
 }
 
 // admit reports whether a refusal may be written, and how many refusals were skipped since the last entry.
-func (r *refusals) admit(who string, now time.Time) (skipped int, ok bool) {
+func (r *refusalLog) admit(who string, now time.Time) (skipped int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now.Sub(r.began) >= time.Minute {

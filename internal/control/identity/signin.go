@@ -100,5 +100,5 @@ func (p *Identity) ActorOf(ctx context.Context, a fleet.Actor, id fleet.UserID, 
 		return fleet.Actor{}, store.Err(err)
 	}
 	projects, err := store.ProjectRoles(row.Projects)
-	return fleet.Actor{UserID: row.ID, Name: row.Name, Role: row.Role, Projects: projects, MustChange: row.MustChange}, err
+	return fleet.Actor{UserID: row.ID, Name: row.Name, Role: row.Role, Projects: projects, MustChangePassword: row.MustChange}, err
 }

@@ -25,43 +25,43 @@ const (
 )
 
 // limit is a key under which password attempts are counted, with its limit.
-type limit struct {
+type attemptLimit struct {
 	key    string
-	free   int32
-	forget bool // whether a success clears all failures instead of only this attempt
+	freeAttempts   int32
+	clearOnSuccess bool // whether a success clears all failures instead of only this attempt
 }
 
 // attempts are the limits that one attempt counts against. Every transaction locks their rows in this order.
-type attempts []limit
+type attemptLimits []attemptLimit
 
 // attemptsOf returns the limits of a sign-in. A known browser of the account has only its own limit.
-func (p *Identity) attemptsOf(ctx context.Context, name string, a fleet.Actor) (attempts, error) {
+func (p *Identity) attemptsOf(ctx context.Context, name string, a fleet.Actor) (attemptLimits, error) {
 	var checks fleet.Checks
 	fleet.CheckUserName(&checks, "name", name)
 	if possible := checks.Err() == nil; !possible {
-		return byAddress(a), nil // no account can have this name, so the name needs no row
+		return addressLimits(a), nil // no account can have this name, so the name needs no row
 	}
 	if a.Browser != "" {
 		id, err := p.store.KnownBrowser(ctx, db.KnownBrowserParams{Name: name, Hash: auth.HashSecret(a.Browser)})
 		if err == nil {
-			return attempts{{"browser:" + id, freeByBrowser, true}}, nil
+			return attemptLimits{{"browser:" + id, freeByBrowser, true}}, nil
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return nil, store.Err(err)
 		}
 	}
-	at := attempts{{"account:" + name, freeByAccount, false}}
+	at := attemptLimits{{"account:" + name, freeByAccount, false}}
 	if a.Address != "" {
-		at = append(at, limit{"account:" + name + " from " + subnetOf(a.Address), freeByAccountAndNetwork, true})
+		at = append(at, attemptLimit{"account:" + name + " from " + subnetOf(a.Address), freeByAccountAndNetwork, true})
 	}
-	return append(at, byAddress(a)...), nil
+	return append(at, addressLimits(a)...), nil
 }
 
-func byAddress(a fleet.Actor) attempts {
+func addressLimits(a fleet.Actor) attemptLimits {
 	if a.Address == "" {
 		return nil
 	}
-	return attempts{{"address:" + networkOf(a.Address), freeByAddress, false}}
+	return attemptLimits{{"address:" + networkOf(a.Address), freeByAddress, false}}
 }
 
 // subnetOf returns the network within which an attacker easily gets another address: an IPv4 /24 or an IPv6 /64.
@@ -93,10 +93,10 @@ func networkOf(address string) string {
 }
 
 // countAttempt counts an attempt as failed in advance, or returns TooMany with the waiting time.
-func (p *Identity) countAttempt(ctx context.Context, at attempts) error {
+func (p *Identity) countAttempt(ctx context.Context, at attemptLimits) error {
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		for _, b := range at {
-			if err := countOne(ctx, q, b); err != nil {
+			if err := countAgainst(ctx, q, b); err != nil {
 				return err
 			}
 		}
@@ -104,12 +104,12 @@ func (p *Identity) countAttempt(ctx context.Context, at attempts) error {
 	})
 }
 
-func countOne(ctx context.Context, q *db.Queries, b limit) error {
-	_, err := q.TakeAttempt(ctx, db.TakeAttemptParams{Key: b.key, Free: b.free})
+func countAgainst(ctx context.Context, q *db.Queries, b attemptLimit) error {
+	_, err := q.TakeAttempt(ctx, db.TakeAttemptParams{Key: b.key, Free: b.freeAttempts})
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
-	seconds, err := q.AttemptWait(ctx, db.AttemptWaitParams{Key: b.key, Free: b.free})
+	seconds, err := q.AttemptWait(ctx, db.AttemptWaitParams{Key: b.key, Free: b.freeAttempts})
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
@@ -128,7 +128,7 @@ func formatWait(seconds int32) string {
 }
 
 // undoAttempt undoes countAttempt for an attempt whose password was not verified.
-func (p *Identity) undoAttempt(ctx context.Context, at attempts) error {
+func (p *Identity) undoAttempt(ctx context.Context, at attemptLimits) error {
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		for _, b := range at {
 			if err := q.GiveBackAttempt(ctx, b.key); err != nil {
@@ -142,10 +142,10 @@ func (p *Identity) undoAttempt(ctx context.Context, at attempts) error {
 // clearFailures clears the account's failures from this network after a success. For the address and the account as a
 // whole it only removes this attempt: otherwise an attacker with one account could guess at others without limit, and a
 // user's sign-in would clear an attacker's failures elsewhere.
-func clearFailures(ctx context.Context, q *db.Queries, at attempts) error {
+func clearFailures(ctx context.Context, q *db.Queries, at attemptLimits) error {
 	for _, b := range at {
 		undo := q.GiveBackAttempt
-		if b.forget {
+		if b.clearOnSuccess {
 			undo = q.ForgetAttempts
 		}
 		if err := undo(ctx, b.key); err != nil {

@@ -29,11 +29,11 @@ const (
 // password change does not block a token: only a session without that requirement can create one.
 func (p *Identity) ActorOfToken(ctx context.Context, a fleet.Actor, secret string) (fleet.Actor, error) {
 	if !strings.HasPrefix(secret, auth.TokenPrefix) {
-		return fleet.Actor{}, invalidToken()
+		return fleet.Actor{}, invalidTokenError()
 	}
 	row, err := p.store.UserOfToken(ctx, auth.HashSecret(secret))
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.Actor{}, invalidToken()
+		return fleet.Actor{}, invalidTokenError()
 	}
 	if err != nil {
 		return fleet.Actor{}, store.Err(err)
@@ -48,13 +48,13 @@ func (p *Identity) ActorOfToken(ctx context.Context, a fleet.Actor, secret strin
 // another token expires no later than that token and is deleted with it. Only this call returns the secret. An actor
 // who must change the password is rejected.
 func (p *Identity) CreateToken(ctx context.Context, a fleet.Actor, name string, ttl time.Duration) (fleet.Token, error) {
-	if err := policy.Check(a, policy.Self, ""); err != nil {
+	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return fleet.Token{}, err
 	}
 	switch {
 	case a.UserID == "":
 		return fleet.Token{}, fleet.Errorf(fleet.Forbidden, "API tokens belong to people.")
-	case a.MustChange:
+	case a.MustChangePassword:
 		return fleet.Token{}, fleet.Errorf(fleet.Forbidden, "Change your password first.")
 	}
 	if err := checkToken(name, ttl); err != nil {
@@ -69,7 +69,7 @@ func (p *Identity) CreateToken(ctx context.Context, a fleet.Actor, name string, 
 			var err error
 			madeWith = &a.Token
 			if notAfter, err = q.TokenEnd(ctx, a.Token); errors.Is(err, pgx.ErrNoRows) {
-				return invalidToken()
+				return invalidTokenError()
 			} else if err != nil {
 				return err
 			}
@@ -97,7 +97,7 @@ func (p *Identity) CreateToken(ctx context.Context, a fleet.Actor, name string, 
 // DeleteToken deletes one of the actor's API tokens and all tokens created with it, so that a thief of the deleted
 // token has none left.
 func (p *Identity) DeleteToken(ctx context.Context, a fleet.Actor, id fleet.TokenID) error {
-	if err := policy.Check(a, policy.Self, ""); err != nil {
+	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return err
 	}
 	return p.store.Tx(ctx, func(q *db.Queries) error {
@@ -134,7 +134,7 @@ func checkToken(name string, ttl time.Duration) error {
 	return c.Err()
 }
 
-func invalidToken() error {
+func invalidTokenError() error {
 	return fleet.Errorf(fleet.Unauthorized, "This API token is not valid. Make a new one in your account.")
 }
 

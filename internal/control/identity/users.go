@@ -57,7 +57,7 @@ func (p *Identity) EnsureAdmin(ctx context.Context, a fleet.Actor) (password str
 func (p *Identity) GetUser(ctx context.Context, a fleet.Actor, id fleet.UserID) (fleet.User, error) {
 	right := policy.Manage
 	if a.UserID == id {
-		right = policy.Self
+		right = policy.OwnAccount
 	}
 	if err := policy.Check(a, right, ""); err != nil {
 		return fleet.User{}, err

@@ -21,13 +21,13 @@ import (
 var hostTroubleTexts = map[fleet.HostPhase]func(errorText string) string{
 	fleet.HostConflict: func(errorText string) string { return "A second agent showed this host's identity: " + errorText },
 	fleet.HostDegraded: func(errorText string) string {
-		return "Its hypervisor does not answer: " + cmp.Or(errorText, fleet.NoLook)
+		return "Its hypervisor does not answer: " + cmp.Or(errorText, fleet.StaleInventoryError)
 	},
 	fleet.HostUnknown: func(string) string { return "Its agent is offline. Its last report may be outdated." },
 }
 
 // firstNames returns SQL for the first values of a column, ordered by host name.
-func firstNames(column string) string {
+func firstNamesSQL(column string) string {
 	return "(array_agg(" + column + " ORDER BY x.name))[1:" + strconv.Itoa(fleet.AttentionNames) + "]"
 }
 
@@ -36,7 +36,7 @@ func (b *Queries) hostsNeedingAttention(ctx context.Context, sums hostSums) ([]f
 	if !slices.ContainsFunc(sums.phases, func(x hostSum) bool { return hostTroubleTexts[x.phase] != nil }) {
 		return nil, nil
 	}
-	sql := "SELECT x.phase, x.words, count(*), " + firstNames("x.id") + ", " + firstNames("x.name") + `, CASE WHEN count(*) = 1 THEN min(x.seen_at) END
+	sql := "SELECT x.phase, x.words, count(*), " + firstNamesSQL("x.id") + ", " + firstNamesSQL("x.name") + `, CASE WHEN count(*) = 1 THEN min(x.seen_at) END
 		FROM (SELECT h.id, h.name, s.seen_at, ` + hostPhaseSQL + ` AS phase,
 			CASE ` + hostPhaseSQL + ` WHEN 'conflict' THEN s.conflict WHEN 'degraded' THEN COALESCE(h.status->>'error', '') ELSE '' END AS words
 			FROM hosts h JOIN host_sessions s ON s.host_id = h.id) x
@@ -106,14 +106,14 @@ func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolG
 	return collect(ctx, b, sql, &s, func(row pgx.CollectableRow) (c poolCause, err error) {
 		var reported fleet.PoolState
 		var fresh bool
-		err = row.Scan(&c.pool, &reported, &fresh, &c.key.UsedPercent, &c.key.Starved, &c.key.ByOthers, &c.key.Faulty, &c.errorText, &c.hosts, &c.first, &c.at)
+		err = row.Scan(&c.pool, &reported, &fresh, &c.key.UsedPercent, &c.key.VMsPaused, &c.key.StoppedOutside, &c.key.Faulty, &c.errorText, &c.hosts, &c.first, &c.at)
 		c.key.State = fleet.PoolStateOf(reported, fresh)
 		return c, err
 	})
 }
 
 // on names or counts the affected hosts; for a single host it adds how full the pool is.
-func (c poolCause) on() string {
+func (c poolCause) describeHosts() string {
 	switch {
 	case c.hosts > 1:
 		return "on " + strconv.Itoa(c.hosts) + " hosts"
@@ -151,7 +151,7 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 		}
 		rows.Add(fleet.Attention{
 			Kind: string(fleet.TypePool), Severity: c.key.Severity(), Text: text, Remedy: fleet.RemedyFor(fleet.TypePool, pool.Spec.Kind, text), Count: 1, At: c.at,
-			Objects: []fleet.AttentionObject{{ID: string(p.pool), Name: pool.Name, Text: c.on()}}, List: "/pools?filter=tone:" + string(pool.Health.Severity),
+			Objects: []fleet.AttentionObject{{ID: string(p.pool), Name: pool.Name, Text: c.describeHosts()}}, List: "/pools?filter=tone:" + string(pool.Health.Severity),
 		})
 	}
 	return rows.Rows
@@ -166,7 +166,7 @@ func (b *Queries) vmsNeedingAttention(ctx context.Context, a fleet.Actor) (vms [
 	for _, which := range []string{"v.drifted", "NOT v.drifted"} {
 		var s statement
 		s.visible(a, "v.project_id", "")
-		s.and("v.attention AND " + which + " AND s.host_id IS NOT NULL AND " + fresh)
+		s.and("v.attention AND " + which + " AND s.host_id IS NOT NULL AND " + reportsFreshSQL)
 		read, err := collect(ctx, b, vmLines.columns+vmTables+s.conditions()+" ORDER BY v.name, v.id LIMIT "+strconv.Itoa(maxVMsRead), &s, vmLines.scan())
 		if err != nil {
 			return nil, false, err
@@ -218,7 +218,7 @@ func vmProblem(v fleet.VMView) (fleet.Severity, string) {
 	switch {
 	case len(v.Status.Faults) > 0:
 		return fleet.SeverityBad, v.Status.Faults[0].Text
-	case tone != fleet.SeverityBad && !v.OrderFailed():
+	case tone != fleet.SeverityBad && !v.LastTaskFailed():
 		return "", ""
 	case tone != fleet.SeverityBad:
 		tone, text = fleet.SeverityWarn, v.Status.Failure()

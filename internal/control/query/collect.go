@@ -22,9 +22,9 @@ type rowQuery[T any] struct {
 // time, because the best plan for a rare label differs from the best plan for a label of every VM. All other statements
 // are prepared.
 func collect[T any](ctx context.Context, b *Queries, sql string, s *statement, scan pgx.RowToFunc[T]) ([]T, error) {
-	run := func(q store.Asker) ([]T, error) {
+	run := func(q store.Querier) ([]T, error) {
 		args := s.args
-		if s.varies {
+		if s.planEachTime {
 			args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
 		}
 		rows, err := q.Query(ctx, sql, args...)
@@ -33,7 +33,7 @@ func collect[T any](ctx context.Context, b *Queries, sql string, s *statement, s
 		}
 		return rowQuery[T]{sql, s, scan}.read(rows)
 	}
-	if s.searches {
+	if s.isSearch {
 		return search(ctx, b, run)
 	}
 	items, err := run(b.store)
@@ -45,8 +45,8 @@ func collect[T any](ctx context.Context, b *Queries, sql string, s *statement, s
 const searchTime = 2 * time.Second
 
 // search runs the query under searchTime.
-func search[T any](ctx context.Context, b *Queries, run func(store.Asker) ([]T, error)) (items []T, err error) {
-	err = b.store.Spending(ctx, searchTime, func(q store.Asker) error {
+func search[T any](ctx context.Context, b *Queries, run func(store.Querier) ([]T, error)) (items []T, err error) {
+	err = b.store.WithTimeLimit(ctx, searchTime, func(q store.Querier) error {
 		items, err = run(q)
 		return err
 	})

@@ -25,14 +25,14 @@ type Completion struct {
 // Complete returns suggestions for the last word of text, which is a filter up to the caret. list names a resource
 // list, such as "vms" or "found".
 func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string) ([]Completion, error) {
-	of, known := fleet.Listed(list)
+	of, known := fleet.ResourceByPlural(list)
 	if !known {
 		of.See = policy.VMSee
 	}
 	if err := policy.Check(a, of.See, ""); err != nil {
 		return nil, err
 	}
-	keys := noHosts(a, of.Filter)
+	keys := withoutHostKey(a, of.Filter)
 	if len(text) > maxSearchText*5 || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return []Completion{}, nil
 	}

@@ -15,10 +15,10 @@ import (
 // immutable; vmCounts publishes a new one.
 type counters struct {
 	at         time.Time
-	hosts      map[fleet.HostID]usage
-	projects   map[fleet.ProjectID]usage
-	online     map[fleet.ProjectID]map[fleet.Phase]sum // of all VMs, as if all hosts were online
-	of         map[fleet.HostID][]group                // by project and online phase
+	hosts      map[fleet.HostID]vmUsage
+	projects   map[fleet.ProjectID]vmUsage
+	byPhase     map[fleet.ProjectID]map[fleet.Phase]phaseTotals // of all VMs, as if all hosts were online
+	byHost         map[fleet.HostID][]vmGroup                // by project and online phase
 	discovered map[fleet.HostID]int
 	staleHosts map[fleet.HostID]*time.Time // hosts whose VM inventory is older than staleAge, with its time
 	now        time.Time                   // database time at which staleHosts was read
@@ -38,7 +38,7 @@ const countersAge = fleet.Freshness / 2
 func (n *counters) offline() []fleet.HostID {
 	now := n.now.Add(time.Since(n.onlineAt))
 	var out []fleet.HostID
-	for id := range n.of {
+	for id := range n.byHost {
 		if looked, ok := n.staleHosts[id]; ok && !fleet.Fresh(looked, now) {
 			out = append(out, id)
 		}
@@ -47,37 +47,37 @@ func (n *counters) offline() []fleet.HostID {
 }
 
 // sum holds the totals of the VMs of one project and phase.
-type sum struct{ vms, attention, drifted, cpus, memoryMiB int64 }
+type phaseTotals struct{ vms, attention, drifted, cpus, memoryMiB int64 }
 
-func (s sum) plus(r group) sum {
-	return sum{s.vms + r.Vms, s.attention + r.Attention, s.drifted + r.Drifted, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
+func (s phaseTotals) plus(r vmGroup) phaseTotals {
+	return phaseTotals{s.vms + r.Vms, s.attention + r.Attention, s.drifted + r.Drifted, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
 }
 
 // place identifies a group of VMs: their project, host and phase.
-type place struct {
+type groupKey struct {
 	ProjectID fleet.ProjectID
 	HostID    fleet.HostID
-	Online    string // phase if the host is online
+	OnlinePhase    string // phase if the host is online
 }
 
 // group holds the totals of the VMs of one place.
-type group struct {
-	place
+type vmGroup struct {
+	groupKey
 	Vms, Attention, Drifted, Cpus, MemoryMib int64
 }
 
 // usage holds the resource totals of a set of VMs.
-type usage struct {
+type vmUsage struct {
 	vms, cpus int
 	memoryMiB int64
-	leaving   int // how many of the VMs have a requested deletion
+	deleting   int // how many of the VMs have a requested deletion
 }
 
 // plus returns the usage with a VM added, or removed if n is -1.
-func (u usage) plus(v vmCount, online string, n int) usage {
-	sum := usage{u.vms + n, u.cpus + n*int(v.cpus), u.memoryMiB + int64(n)*v.memoryMiB, u.leaving}
+func (u vmUsage) plus(v vmCount, online string, n int) vmUsage {
+	sum := vmUsage{u.vms + n, u.cpus + n*int(v.cpus), u.memoryMiB + int64(n)*v.memoryMiB, u.deleting}
 	if online == string(fleet.PhaseDeleting) {
-		sum.leaving += n
+		sum.deleting += n
 	}
 	return sum
 }
@@ -132,7 +132,7 @@ func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.V
 			t.discovered[r.HostID] = int(r.Vms)
 		}
 	}
-	return b.show(ctx, livenessAge)
+	return b.publishCounters(ctx, livenessAge)
 }
 
 // countAll reads all VMs page by page and publishes the totals. The caller holds the lock of vmCounts.
@@ -160,15 +160,15 @@ func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) 
 		next.discovered[r.HostID] = int(r.Vms)
 	}
 	if t.vms != nil {
-		other = next.differ(&t.sums)
+		other = next.differingVMs(&t.vmSums)
 	}
-	t.sums = next
-	return other, b.show(ctx, 0)
+	t.vmSums = next
+	return other, b.publishCounters(ctx, 0)
 }
 
 // show publishes the sums of vmCounts as the counters of all pages. It reuses liveness of hosts that is younger than
 // maxAge.
-func (b *Queries) show(ctx context.Context, maxAge time.Duration) error {
+func (b *Queries) publishCounters(ctx context.Context, maxAge time.Duration) error {
 	t, was, n := &b.vmCounts, b.counters.Load(), &counters{at: time.Now()}
 	if was != nil && n.at.Sub(was.onlineAt) < maxAge {
 		n.staleHosts, n.now, n.onlineAt = was.staleHosts, was.now, was.onlineAt
@@ -183,10 +183,10 @@ func (b *Queries) show(ctx context.Context, maxAge time.Duration) error {
 		}
 	}
 	if was != nil && !t.changed {
-		n.hosts, n.projects, n.online, n.of, n.discovered = was.hosts, was.projects, was.online, was.of, was.discovered
+		n.hosts, n.projects, n.byPhase, n.byHost, n.discovered = was.hosts, was.projects, was.byPhase, was.byHost, was.discovered
 	} else {
 		n.hosts, n.projects, n.discovered = maps.Clone(t.hosts), maps.Clone(t.projects), maps.Clone(t.discovered)
-		n.online, n.of = byPhase(t.groups)
+		n.byPhase, n.byHost = byPhase(t.groups)
 	}
 	t.changed = false
 	b.counters.Store(n)
@@ -194,16 +194,16 @@ func (b *Queries) show(ctx context.Context, maxAge time.Duration) error {
 }
 
 // byPhase sums the groups by project and phase, and lists the groups by host.
-func byPhase(groups []group) (online map[fleet.ProjectID]map[fleet.Phase]sum, of map[fleet.HostID][]group) {
-	online, of = map[fleet.ProjectID]map[fleet.Phase]sum{}, map[fleet.HostID][]group{}
+func byPhase(groups []vmGroup) (online map[fleet.ProjectID]map[fleet.Phase]phaseTotals, of map[fleet.HostID][]vmGroup) {
+	online, of = map[fleet.ProjectID]map[fleet.Phase]phaseTotals{}, map[fleet.HostID][]vmGroup{}
 	for _, g := range groups {
 		if g.Vms == 0 { // all VMs of the group were deleted
 			continue
 		}
 		if online[g.ProjectID] == nil {
-			online[g.ProjectID] = map[fleet.Phase]sum{}
+			online[g.ProjectID] = map[fleet.Phase]phaseTotals{}
 		}
-		online[g.ProjectID][fleet.Phase(g.Online)] = online[g.ProjectID][fleet.Phase(g.Online)].plus(g)
+		online[g.ProjectID][fleet.Phase(g.OnlinePhase)] = online[g.ProjectID][fleet.Phase(g.OnlinePhase)].plus(g)
 		of[g.HostID] = append(of[g.HostID], g)
 	}
 	return online, of
@@ -212,12 +212,12 @@ func byPhase(groups []group) (online map[fleet.ProjectID]map[fleet.Phase]sum, of
 // currentCounters returns the current counters. It counts all VMs if there are none, or if they exceed countersAge
 // because background counting has stopped.
 func (b *Queries) currentCounters(ctx context.Context) (*counters, error) {
-	if n := b.recent(); n != nil {
+	if n := b.freshCounters(); n != nil {
 		return n, nil
 	}
 	b.vmCounts.mu.Lock()
 	defer b.vmCounts.mu.Unlock()
-	if n := b.recent(); n != nil { // another request counted in between
+	if n := b.freshCounters(); n != nil { // another request counted in between
 		return n, nil
 	}
 	if _, err := b.countAll(ctx); err != nil {
@@ -226,7 +226,7 @@ func (b *Queries) currentCounters(ctx context.Context) (*counters, error) {
 	return b.counters.Load(), nil
 }
 
-func (b *Queries) recent() *counters {
+func (b *Queries) freshCounters() *counters {
 	if n := b.counters.Load(); n != nil && time.Since(n.at) < countersAge {
 		return n
 	}

@@ -15,16 +15,16 @@ const countPage = 5000
 // read of that VM.
 type vmCounts struct {
 	mu sync.Mutex
-	sums
+	vmSums
 }
 
 // sums are totals over VMs. The zero value is empty.
-type sums struct {
+type vmSums struct {
 	vms        map[fleet.VMID]vmCount
-	at         map[place]int32 // index into groups
-	groups     []group
-	hosts      map[fleet.HostID]usage
-	projects   map[fleet.ProjectID]usage
+	groupIndex         map[groupKey]int32 // index into groups
+	groups     []vmGroup
+	hosts      map[fleet.HostID]vmUsage
+	projects   map[fleet.ProjectID]vmUsage
 	discovered map[fleet.HostID]int
 	changed    bool // since the counters were published
 }
@@ -38,20 +38,20 @@ type vmCount struct {
 	memoryMiB int64
 }
 
-func newSums() sums {
-	return sums{
-		vms: map[fleet.VMID]vmCount{}, at: map[place]int32{}, hosts: map[fleet.HostID]usage{}, projects: map[fleet.ProjectID]usage{},
+func newSums() vmSums {
+	return vmSums{
+		vms: map[fleet.VMID]vmCount{}, groupIndex: map[groupKey]int32{}, hosts: map[fleet.HostID]vmUsage{}, projects: map[fleet.ProjectID]vmUsage{},
 		discovered: map[fleet.HostID]int{}, changed: true,
 	}
 }
 
 // set counts a VM with its current row, in place of its previous one.
-func (s *sums) set(id fleet.VMID, r db.CountedVMsRow) {
-	p := place{r.ProjectID, r.HostID, r.Heard}
-	g, known := s.at[p]
+func (s *vmSums) set(id fleet.VMID, r db.CountedVMsRow) {
+	p := groupKey{r.ProjectID, r.HostID, r.Heard}
+	g, known := s.groupIndex[p]
 	if !known {
 		g = int32(len(s.groups))
-		s.groups, s.at[p] = append(s.groups, group{place: p}), g
+		s.groups, s.groupIndex[p] = append(s.groups, vmGroup{groupKey: p}), g
 	}
 	now := vmCount{g, r.Attention, r.Drifted, r.Cpus, r.MemoryMib}
 	if was, ok := s.vms[id]; ok {
@@ -65,14 +65,14 @@ func (s *sums) set(id fleet.VMID, r db.CountedVMsRow) {
 }
 
 // remove removes a VM from the totals.
-func (s *sums) remove(id fleet.VMID) {
+func (s *vmSums) remove(id fleet.VMID) {
 	if was, ok := s.vms[id]; ok {
 		delete(s.vms, id)
 		s.add(was, -1)
 	}
 }
 
-func (s *sums) add(v vmCount, n int) {
+func (s *vmSums) add(v vmCount, n int) {
 	s.changed = true
 	g := &s.groups[v.group]
 	g.Vms += int64(n)
@@ -84,12 +84,12 @@ func (s *sums) add(v vmCount, n int) {
 	if v.drifted {
 		g.Drifted += int64(n)
 	}
-	s.hosts[g.HostID] = s.hosts[g.HostID].plus(v, g.Online, n)
-	s.projects[g.ProjectID] = s.projects[g.ProjectID].plus(v, g.Online, n)
+	s.hosts[g.HostID] = s.hosts[g.HostID].plus(v, g.OnlinePhase, n)
+	s.projects[g.ProjectID] = s.projects[g.ProjectID].plus(v, g.OnlinePhase, n)
 }
 
 // clearDiscovered clears the counts of unmanaged VMs on the hosts.
-func (s *sums) clearDiscovered(hosts []fleet.HostID) {
+func (s *vmSums) clearDiscovered(hosts []fleet.HostID) {
 	s.changed = true
 	for _, h := range hosts {
 		delete(s.discovered, h)
@@ -97,13 +97,13 @@ func (s *sums) clearDiscovered(hosts []fleet.HostID) {
 }
 
 // differ returns the VMs that are counted differently in other.
-func (s *sums) differ(other *sums) (ids []fleet.VMID) {
-	what := func(of *sums, id fleet.VMID) (group, bool) {
+func (s *vmSums) differingVMs(other *vmSums) (ids []fleet.VMID) {
+	what := func(of *vmSums, id fleet.VMID) (vmGroup, bool) {
 		v, ok := of.vms[id]
 		if !ok {
-			return group{}, false
+			return vmGroup{}, false
 		}
-		g := group{place: of.groups[v.group].place, Vms: 1, Cpus: int64(v.cpus), MemoryMib: v.memoryMiB}
+		g := vmGroup{groupKey: of.groups[v.group].groupKey, Vms: 1, Cpus: int64(v.cpus), MemoryMib: v.memoryMiB}
 		if v.attention {
 			g.Attention = 1
 		}
@@ -112,7 +112,7 @@ func (s *sums) differ(other *sums) (ids []fleet.VMID) {
 		}
 		return g, true
 	}
-	for _, in := range []*sums{s, other} {
+	for _, in := range []*vmSums{s, other} {
 		for id := range in.vms {
 			mine, here := what(s, id)
 			if theirs, there := what(other, id); mine != theirs || here != there {

@@ -28,27 +28,27 @@ func (b *Queries) ListDiscoveredVMs(ctx context.Context, a fleet.Actor, q fleet.
 }
 
 func (b *Queries) listDiscovered(ctx context.Context, q fleet.Query, s *statement) (fleet.Page[fleet.DiscoveredVM], error) {
-	p, terms, err := discoveredOrders.parse(q, "name", fleet.FoundKeys)
+	p, terms, err := discoveredOrders.parse(q, "name", fleet.DiscoveredKeys)
 	if err != nil {
 		return fleet.Page[fleet.DiscoveredVM]{}, err
 	}
 	for _, t := range terms {
 		switch t.Key {
 		case "name":
-			s.not(t.Not, s.text("lower(f.name)", lower(t.Any)))
+			s.not(t.Not, s.text("lower(f.name)", lower(t.Alternatives)))
 		case "id":
-			s.not(t.Not, s.text("f.id", lower(t.Any)))
+			s.not(t.Not, s.text("f.id", lower(t.Alternatives)))
 		case "host":
-			ids, err := b.named(ctx, "hosts", t.Any)
+			ids, err := b.idsByName(ctx, "hosts", t.Alternatives)
 			if err != nil {
 				return fleet.Page[fleet.DiscoveredVM]{}, err
 			}
 			s.not(t.Not, s.oneOf("f.host_id", ids))
 		case "phase": // as of a managed VM at generation 1, observed
-			s.not(t.Not, s.text("vm_phase('', f.status, 1, 1, NULL, "+fresh+")", t.Any))
+			s.not(t.Not, s.text("vm_phase('', f.status, 1, 1, NULL, "+reportsFreshSQL+")", t.Alternatives))
 		}
 	}
-	tail := p.apply(s)
+	tail := p.applyCursor(s)
 	items, err := collect(ctx, b, `SELECT f.host_id, f.id, f.name, f.status, h.name, s.looked_at, now()
 		FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id`+s.conditions()+tail, s,
 		func(row pgx.CollectableRow) (fleet.DiscoveredVM, error) {
@@ -59,7 +59,7 @@ func (b *Queries) listDiscovered(ctx context.Context, q fleet.Query, s *statemen
 			err := row.Scan(&r.HostID, &r.ID, &r.Name, &r.Status, &host, &seen, &now)
 			return discoveredView(r, host, seen, now), err
 		})
-	return p.cut(items), err
+	return p.pageOf(items), err
 }
 
 // GetDiscoveredVM returns one domain that Quantix does not manage.

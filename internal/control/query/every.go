@@ -7,7 +7,7 @@ import (
 )
 
 // Every reads a list to its end, page by page. It is meant for form choices and for lists that are always short.
-func Every[T any](ctx context.Context, a fleet.Actor, q fleet.Query, list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)) ([]T, error) {
+func ReadAllPages[T any](ctx context.Context, a fleet.Actor, q fleet.Query, list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)) ([]T, error) {
 	q.Limit = largestPage
 	var all []T
 	for {

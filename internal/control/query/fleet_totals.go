@@ -16,8 +16,8 @@ type fleetTotals struct {
 	hostSums
 	hostProblems []fleet.Attention // hosts that need attention, by cause
 	pools        map[fleet.PoolID][]poolGroup
-	rooms        map[fleet.PoolID]fleet.Room // capacity of shared pools on many hosts
-	storage      fleet.Room                  // all pools, each file system counted once
+	rooms        map[fleet.PoolID]fleet.PoolSpace // capacity of shared pools on many hosts
+	storage      fleet.PoolSpace                  // all pools, each file system counted once
 	causes       []poolCause                 // pools that need attention, by cause
 }
 
@@ -53,7 +53,7 @@ func (b *Queries) sumFleet(ctx context.Context, _ []fleetKey) (map[fleetKey]flee
 		if err != nil {
 			return nil, err
 		}
-		if w.rooms, err = b.readRooms(ctx, rows, w.pools); err != nil {
+		if w.rooms, err = b.readSharedCapacities(ctx, rows, w.pools); err != nil {
 			return nil, err
 		}
 	}
@@ -128,8 +128,8 @@ func (b *Queries) hostSums(ctx context.Context) (hostSums, error) {
 }
 
 func (b *Queries) countHosts(ctx context.Context) (sums hostSums, err error) {
-	sums.phases, err = collect(ctx, b, "SELECT "+hostPhaseSQL+", count(*), "+total("h.threads")+", "+total("h.memory_bytes")+
-		", COALESCE(array_agg(h.id) FILTER (WHERE NOT "+fresh+"), '{}')"+
+	sums.phases, err = collect(ctx, b, "SELECT "+hostPhaseSQL+", count(*), "+totalSQL("h.threads")+", "+totalSQL("h.memory_bytes")+
+		", COALESCE(array_agg(h.id) FILTER (WHERE NOT "+reportsFreshSQL+"), '{}')"+
 		" FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id GROUP BY 1",
 		new(statement), func(row pgx.CollectableRow) (x hostSum, err error) {
 			var offline []fleet.HostID

@@ -29,9 +29,9 @@ func fillHistory[C any](ctx context.Context, b *Queries, n fleet.ResourceType, i
 	if err != nil {
 		return store.Err(err)
 	}
-	changes, offline := map[fleet.HostID][]fleet.Turn{}, map[fleet.HostID][]fleet.OfflinePeriod{}
+	changes, offline := map[fleet.HostID][]fleet.SeverityChange{}, map[fleet.HostID][]fleet.OfflinePeriod{}
 	for _, q := range quarters {
-		changes[q.HostID] = append(changes[q.HostID], fleet.Turn{Quarter: q.Quarter, Worst: fleet.SeverityOf(int(q.Worst)), Last: fleet.SeverityOf(int(q.Last))})
+		changes[q.HostID] = append(changes[q.HostID], fleet.SeverityChange{Quarter: q.Quarter, Worst: fleet.SeverityOf(int(q.Worst)), Last: fleet.SeverityOf(int(q.Last))})
 	}
 	for _, q := range periods {
 		offline[q.HostID] = append(offline[q.HostID], fleet.OfflinePeriod{Since: q.Since, Until: q.Until})

@@ -21,8 +21,8 @@ var hostOrders = orders[fleet.HostView]{
 
 // hostPhaseSQL is fleet.Host.Phase in SQL, for filters and the tree. It does not read into the host's status, which
 // contains the large hardware inventory.
-var hostPhaseSQL = "CASE WHEN s.seen_at IS NULL OR h.status IS NULL THEN 'pending' WHEN s.conflict <> '' THEN 'conflict' WHEN NOT " + agentOnline +
-	" THEN 'unknown' WHEN s.blind_since IS NULL AND " + fresh + " THEN 'online' ELSE 'degraded' END"
+var hostPhaseSQL = "CASE WHEN s.seen_at IS NULL OR h.status IS NULL THEN 'pending' WHEN s.conflict <> '' THEN 'conflict' WHEN NOT " + agentOnlineSQL +
+	" THEN 'unknown' WHEN s.blind_since IS NULL AND " + reportsFreshSQL + " THEN 'online' ELSE 'degraded' END"
 
 // ListHosts returns one page of hosts. The usage by their VMs comes from the counters and is up to five seconds old.
 // Sorts: name, created.
@@ -38,14 +38,14 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	for _, t := range terms {
 		switch t.Key {
 		case "phase":
-			s.not(t.Not, s.text("("+hostPhaseSQL+")", t.Any))
+			s.not(t.Not, s.text("("+hostPhaseSQL+")", t.Alternatives))
 		case "name":
-			s.not(t.Not, s.text("h.name", lower(t.Any)))
+			s.not(t.Not, s.text("h.name", lower(t.Alternatives)))
 		case "label":
-			s.not(t.Not, s.labels("(h.spec->'labels')", t.Any))
+			s.not(t.Not, s.labels("(h.spec->'labels')", t.Alternatives))
 		}
 	}
-	tail := p.apply(&s)
+	tail := p.applyCursor(&s)
 	sums, err := b.currentCounters(ctx)
 	if err != nil {
 		return fleet.Page[fleet.HostView]{}, err
@@ -59,10 +59,10 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &seen, &looked, &conflict, &now)
 		v := store.HostView(r, seen, looked, conflict, now)
 		sum := sums.hosts[r.ID]
-		v.VMs, v.Leaving, v.CommittedCPUs, v.CommittedMiB = sum.vms, sum.leaving, sum.cpus, sum.memoryMiB
+		v.VMs, v.Deleting, v.CommittedCPUs, v.CommittedMiB = sum.vms, sum.deleting, sum.cpus, sum.memoryMiB
 		return v, err
 	})
-	return p.cut(items), err
+	return p.pageOf(items), err
 }
 
 // GetHost returns one host.

@@ -18,7 +18,7 @@ const starvedSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.
 
 // keySQL selects a host's report on an object as plain columns, without long values. The columns said, fresh, used,
 // starving, by_others and faulty form a policy.PoolKey; said, fresh and faulty form a fleet.NetworkState.
-var keySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + fresh + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
+var keySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + reportsFreshSQL + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
 
 // statusesFrom joins host statuses (alias a) with their hosts' sessions (alias s).
 const statusesFrom = ` FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id` + unreportedStatuses
@@ -30,7 +30,7 @@ const unreportedStatuses = ` LEFT JOIN (` + starvedSQL + `) w ON w.host_id = a.h
 var statusSQL = `SELECT h.name, ` + keySQL + statusesFrom + ` JOIN hosts h ON h.id = a.host_id`
 
 // ofObjects adds the condition that assignments (alias a) belong to these objects, or to any object if ids is nil.
-func (s *statement) ofObjects(n fleet.ResourceType, ids []string) {
+func (s *statement) forObjects(n fleet.ResourceType, ids []string) {
 	column := map[fleet.ResourceType]string{fleet.TypePool: "a.pool_id", fleet.TypeNetwork: "a.network_id"}[n]
 	if ids == nil {
 		s.and(column + " IS NOT NULL")
@@ -55,10 +55,10 @@ func statusRank(tone fleet.Severity, stopped bool) int {
 	case tone == fleet.SeverityOK:
 		return 4
 	}
-	return otherRank
+	return defaultRank
 }
 
-const otherRank = 3 // rank of warnings, and of statuses changed after the groups were read
+const defaultRank = 3 // rank of warnings, and of statuses changed after the groups were read
 
 // rankedBy orders host statuses by rank, then by host.
 func rankedBy[T any](rank func(T) int, host func(T) (string, fleet.HostID)) orders[T] {
@@ -76,7 +76,7 @@ func (s *statement) statusTerms(filter string) ([]fleet.Term, error) {
 		if t.Key == "tone" {
 			tones = append(tones, t)
 		} else {
-			s.not(t.Not, s.text("h.name", lower(t.Any)))
+			s.not(t.Not, s.text("h.name", lower(t.Alternatives)))
 		}
 	}
 	return tones, err
@@ -93,7 +93,7 @@ type hostStatusAt struct {
 func (b *Queries) firstHostStatuses(ctx context.Context, s *statement, g func(*statement) string) (map[hostStatusAt]int, statement, error) {
 	statuses := statusSQL + s.conditions()
 	all, err := collect(ctx, b, `SELECT c.object_id, c.host_id FROM (
-		SELECT x.object_id, x.host_id, row_number() OVER (PARTITION BY x.object_id ORDER BY COALESCE(g.rank, `+strconv.Itoa(otherRank)+`), x.name) AS n
+		SELECT x.object_id, x.host_id, row_number() OVER (PARTITION BY x.object_id ORDER BY COALESCE(g.rank, `+strconv.Itoa(defaultRank)+`), x.name) AS n
 		FROM (`+statuses+`) x LEFT JOIN `+g(s)+`) c WHERE c.n <= `+strconv.Itoa(fleet.HostStatusesListed)+` ORDER BY c.object_id, c.n`, s, func(row pgx.CollectableRow) (at hostStatusAt, err error) {
 		err = row.Scan(&at.object, &at.host)
 		return at, err
@@ -117,7 +117,7 @@ func (b *Queries) hostStatusPage(ctx context.Context, s *statement, conditions, 
 	}
 	tail := apply(s)
 	return collect(ctx, b, `SELECT c.host_id FROM (
-		SELECT x.host_id, x.name, COALESCE(g.rank, `+strconv.Itoa(otherRank)+`) AS rank, g.rank IS NOT NULL AS fits FROM (`+statusSQL+conditions+`) x LEFT JOIN `+ranks+`) c`+
+		SELECT x.host_id, x.name, COALESCE(g.rank, `+strconv.Itoa(defaultRank)+`) AS rank, g.rank IS NOT NULL AS fits FROM (`+statusSQL+conditions+`) x LEFT JOIN `+ranks+`) c`+
 		s.conditions()+tail, s, pgx.RowTo[string])
 }
 
@@ -183,7 +183,7 @@ func (b *Queries) offlineHostsFirst(ctx context.Context, n fleet.ResourceType, i
 }
 
 // eachFirst applies find to several objects.
-func eachFirst[K comparable](find func(context.Context, K) (firstStatuses, error)) func(context.Context, []K) (map[K]firstStatuses, error) {
+func forEachObject[K comparable](find func(context.Context, K) (firstStatuses, error)) func(context.Context, []K) (map[K]firstStatuses, error) {
 	return func(ctx context.Context, of []K) (map[K]firstStatuses, error) {
 		out := make(map[K]firstStatuses, len(of))
 		for _, id := range of {

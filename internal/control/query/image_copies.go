@@ -73,7 +73,7 @@ func (b *Queries) copies(ctx context.Context, versions []fleet.ImageVersion) (Co
 	on, reachable := map[place]*VolumeOn{}, map[place]bool{}
 	for i := range volumes {
 		v := &volumes[i]
-		if at := (place{v.PoolID, v.on, v.Name}); on[at] == nil {
+		if at := (place{v.PoolID, v.hostID, v.Name}); on[at] == nil {
 			on[at] = v
 		}
 	}
@@ -125,9 +125,9 @@ func (b *Queries) addWork(ctx context.Context, pools []string, copies Copies) er
 	}
 	for i := range copies {
 		c := &copies[i]
-		c.Work = workOn(works[string(c.PoolID)], VolumeOn{Volume: fleet.Volume{Name: c.Volume}, on: c.HostID})
+		c.Work = runningWorkOn(works[string(c.PoolID)], VolumeOn{Volume: fleet.Volume{Name: c.Volume}, hostID: c.HostID})
 		if c.Work != "" && (c.State == fleet.CopyMissing || c.State == fleet.CopyUnknown) {
-			c.State, c.Why = fleet.CopyComing, "A host is at it: "+strings.ToLower(c.Work)+"."
+			c.State, c.Why = fleet.CopyInProgress, "A host is at it: "+strings.ToLower(c.Work)+"."
 		}
 	}
 	return nil
@@ -168,7 +168,7 @@ func (b *Queries) addCopies(ctx context.Context, versions []fleet.ImageVersion) 
 		}
 		for _, c := range of[v.ID] {
 			v.Copies = append(v.Copies, c.ImageCopy)
-			v.Offered, v.Verified = v.Offered || c.Offered(), v.Verified || c.State == fleet.CopyReady
+			v.Usable, v.Verified = v.Usable || c.Usable(), v.Verified || c.State == fleet.CopyReady
 		}
 		for k := range v.Copies {
 			v.Copies[k].Actions = v.CopyActions(v.Copies[k])
@@ -213,7 +213,7 @@ func overlaysOf(ctx context.Context, q *db.Queries, copies Copies) ([][]string, 
 }
 
 // Standing returns the VMs with disks backed by the copy, according to their specs. Disks not created yet count too.
-func Standing(ctx context.Context, q *db.Queries, c fleet.ImageCopy) ([]string, error) {
+func VMsBackedBy(ctx context.Context, q *db.Queries, c fleet.ImageCopy) ([]string, error) {
 	on, err := overlaysOf(ctx, q, Copies{{ImageCopy: c}})
 	return on[0], err
 }

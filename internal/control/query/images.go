@@ -31,7 +31,7 @@ type Published struct {
 }
 
 // to reports whether the image is published to one of the projects.
-func (p Published) to(projects []string) bool {
+func (p Published) publishedTo(projects []string) bool {
 	return p.toAll || slices.ContainsFunc(p.projects, func(id string) bool { return slices.Contains(projects, id) })
 }
 
@@ -105,8 +105,8 @@ func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStat
 		digest string
 	}
 	rows, err := collect(ctx, b, `SELECT p.id, p.name, p.spec, h.name, g.host_id, g.ready, g.seen, g.digest FROM pools p JOIN (
-			SELECT a.pool_id, a.plain_digest AS digest, COALESCE(bool_or(`+fresh+` AND a.said = 'active'), false) AS ready, max(s.looked_at) AS seen,
-				COALESCE(min(a.host_id) FILTER (WHERE `+fresh+` AND a.said = 'active'), min(a.host_id)) AS host_id
+			SELECT a.pool_id, a.plain_digest AS digest, COALESCE(bool_or(`+reportsFreshSQL+` AND a.said = 'active'), false) AS ready, max(s.looked_at) AS seen,
+				COALESCE(min(a.host_id) FILTER (WHERE `+reportsFreshSQL+` AND a.said = 'active'), min(a.host_id)) AS host_id
 			FROM pools p JOIN assignments a ON a.pool_id = p.id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+`
 			GROUP BY a.pool_id, a.plain_digest, CASE WHEN (p.spec->>'shared')::boolean THEN '' ELSE a.host_id END) g ON g.pool_id = p.id
 		JOIN hosts h ON h.id = g.host_id ORDER BY p.name, p.id, h.name`, &s, func(row pgx.CollectableRow) (x said, err error) {
@@ -146,20 +146,20 @@ func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStat
 
 // usableBy reports whether the actor may read a volume that is not a VM's disk.
 func (v VolumeOn) usableBy(a fleet.Actor) bool {
-	return v.offered(a) || policy.May(a, policy.InfraChange, "")
+	return v.offeredToActor(a) || policy.May(a, policy.InfraChange, "")
 }
 
 // offered reports whether the volume is published to one of the actor's projects.
-func (v VolumeOn) offered(a fleet.Actor) bool { return v.OfferedTo(store.ProjectsOf(a)) }
+func (v VolumeOn) offeredToActor(a fleet.Actor) bool { return v.OfferedTo(store.ProjectsOf(a)) }
 
 // OfferedTo reports whether the volume is published to one of the projects and unchanged since, so that VMs may be
 // created from it.
 func (v VolumeOn) OfferedTo(projects []string) bool {
-	return v.Published != nil && v.Published.Stale == "" && v.Published.to(projects)
+	return v.Published != nil && v.Published.Stale == "" && v.Published.publishedTo(projects)
 }
 
 // unfit returns why the volume must not be published, or an empty string.
-func (v VolumeOn) unfit() string {
+func (v VolumeOn) unfitReason() string {
 	switch {
 	case v.VM != nil:
 		return fmt.Sprintf("It is a disk of the VM %s. Copy it to another file to make an image of it.", v.VM.Name)
@@ -170,7 +170,7 @@ func (v VolumeOn) unfit() string {
 	case !v.IsImage() && !v.IsISO():
 		return "It is neither a qcow2 or raw image nor an ISO."
 	}
-	return v.Unsound
+	return v.NotImageReason
 }
 
 // volumeKey identifies a volume in the volume list.
@@ -181,16 +181,16 @@ type volumeKey struct {
 }
 
 // images are the copies in the library, by volume.
-type images map[volumeKey]db.LibraryOfRow
+type copiesByVolume map[volumeKey]db.LibraryOfRow
 
-func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (images, error) {
+func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (copiesByVolume, error) {
 	var pools []string
 	for _, v := range volumes {
 		if id := string(v.PoolID); !slices.Contains(pools, id) {
 			pools = append(pools, id)
 		}
 	}
-	out := images{}
+	out := copiesByVolume{}
 	if len(pools) == 0 {
 		return out, nil
 	}
@@ -206,17 +206,17 @@ func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (images
 
 // excludeOverlays removes from a library copy's users those domains whose disks only have the copy as backing file,
 // because they only read the copy.
-func (p images) excludeOverlays(v *VolumeOn) {
-	if _, ok := p[volumeKey{v.PoolID, v.Name, v.on}]; ok {
+func (p copiesByVolume) excludeOverlays(v *VolumeOn) {
+	if _, ok := p[volumeKey{v.PoolID, v.Name, v.hostID}]; ok {
 		v.users = slices.DeleteFunc(slices.Clone(v.users), func(u domainOn) bool { return slices.Contains(v.overlayUsers, u) })
 	}
 }
 
 // mark records which image the volume is a copy of, and whether the volume has changed since it was published. The
 // volume's owner must be known.
-func (p images) mark(v *VolumeOn) {
-	v.Unfit = v.unfit()
-	r, ok := p[volumeKey{v.PoolID, v.Name, v.on}]
+func (p copiesByVolume) markPublished(v *VolumeOn) {
+	v.Unfit = v.unfitReason()
+	r, ok := p[volumeKey{v.PoolID, v.Name, v.hostID}]
 	if !ok {
 		return
 	}
@@ -224,13 +224,13 @@ func (p images) mark(v *VolumeOn) {
 		By: r.AddedBy, At: r.AddedAt, Stale: v.Unfit, ImageID: r.ImageID, Image: r.Name, VersionID: r.VersionID, Number: int(r.Number), toAll: r.ToAll, projects: r.Projects,
 	}
 	if v.Unfit == "" {
-		v.Published.Stale = stale(r, v.Volume)
+		v.Published.Stale = staleReason(r, v.Volume)
 	}
 }
 
 // stale returns how the reported volume differs from the library's record, or an empty string if no difference is
 // known.
-func stale(r db.LibraryOfRow, v fleet.Volume) string {
+func staleReason(r db.LibraryOfRow, v fleet.Volume) string {
 	switch {
 	case r.Format == "":
 		return "Its host has not reported it as complete yet."

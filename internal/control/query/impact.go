@@ -27,7 +27,7 @@ func (b *Queries) fillImpact(ctx context.Context, id fleet.PoolID, statuses []fl
 	}
 	var s statement
 	s.and("v.host_id = ANY (" + s.key(hosts) + "::text[])")
-	s.and(s.holds(holdsDisk, []string{string(id)}))
+	s.and(s.specContains(diskPattern, []string{string(id)}))
 	_, err := collect(ctx, b, `SELECT v.host_id, count(*), count(*) FILTER (WHERE v.status->>'power' = 'running'),
 		sum((SELECT count(*) FROM jsonb_array_elements(v.spec->'disks') d WHERE d->>'poolId' = `+s.arg(string(id))+`))::bigint
 		FROM vms v`+s.conditions()+` GROUP BY 1`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {

@@ -85,7 +85,7 @@ func nicsOf(r db.NICsOnRow) (out []policy.AddressNIC, err error) {
 	for _, mac := range macs {
 		c := policy.AddressNIC{Host: host, VMID: r.ID, VMName: r.Name, MAC: mac}
 		if i := slices.IndexFunc(seen, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) }); i >= 0 {
-			c.Seen = visibleKeys(seen[i])
+			c.Seen = seenAddresses(seen[i])
 		}
 		out = append(out, c)
 	}
@@ -93,7 +93,7 @@ func nicsOf(r db.NICsOnRow) (out []policy.AddressNIC, err error) {
 }
 
 // visibleKeys returns the NIC's addresses with their sources. Old agents report addresses without a source.
-func visibleKeys(n fleet.NICState) []fleet.SeenAddress {
+func seenAddresses(n fleet.NICState) []fleet.SeenAddress {
 	out := slices.Clone(n.Seen)
 	for _, ip := range n.Addresses {
 		if !slices.ContainsFunc(out, func(a fleet.SeenAddress) bool { return a.IP == ip }) {
@@ -162,11 +162,11 @@ func (b *Queries) vmAddresses(ctx context.Context, a fleet.Actor, vm fleet.VMVie
 		return nil, err
 	}
 	for i, n := range vm.Spec.NICs {
-		_, name := n.On()
+		_, name := n.NetworkKindAndName()
 		c := fleet.NICAddresses{MAC: n.MAC, NetworkID: n.NetworkID, Network: name, Seen: []fleet.SeenAddress{}, SeenAt: vm.SeenAt, Unknown: vm.Phase == fleet.PhaseUnknown}
 		if vm.Status != nil {
 			if k := slices.IndexFunc(vm.Status.NICs, func(s fleet.NICState) bool { return strings.EqualFold(s.MAC, n.MAC) }); k >= 0 {
-				c.Seen = visibleKeys(vm.Status.NICs[k])
+				c.Seen = seenAddresses(vm.Status.NICs[k])
 			}
 		}
 		for _, h := range holders {
@@ -175,9 +175,9 @@ func (b *Queries) vmAddresses(ctx context.Context, a fleet.Actor, vm fleet.VMVie
 			}
 		}
 		if k := slices.IndexFunc(networks, func(r db.NetworkSpecsRow) bool { return r.ID == n.NetworkID }); k >= 0 {
-			c.Reserved, c.WhyNot = reservation(networks[k].Spec, n.MAC)
+			c.Reserved, c.WhyNoReservations = reservation(networks[k].Spec, n.MAC)
 		}
-		c.Reserves = c.WhyNot == ""
+		c.SupportsReservations = c.WhyNoReservations == ""
 		out[i] = c
 	}
 	return out, nil

@@ -29,17 +29,17 @@ func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, 
 	var running []int
 	var page paging[fleet.Task]
 	if policy.May(a, policy.TasksSee, "") {
-		p, rq, err := b.tasksOf(ctx, a, tasks)
+		p, rq, err := b.tasksQuery(ctx, a, tasks)
 		if err != nil {
 			return out, err
 		}
 		page = p
 		addToBatch(&batch, rq, &jobs)
-		addToBatch(&batch, runningOf(a), &running)
+		addToBatch(&batch, runningTasksQuery(a), &running)
 	}
 	var hosts []fleet.HostView
 	byHost := tree.View == "hosts" && tree.Node == "" && policy.May(a, policy.InfraSee, "")
-	p, rq, err := treeHostsOf(fleet.Query{Limit: treePage, After: tree.After})
+	p, rq, err := treeHostsQuery(fleet.Query{Limit: treePage, After: tree.After})
 	if err != nil {
 		return out, err
 	}
@@ -52,7 +52,7 @@ func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, 
 		}
 	}
 	if running != nil {
-		out.Tasks, out.Running = page.cut(redactAll(a, jobs, store.TaskFor)).Items, running[0]
+		out.Tasks, out.Running = page.pageOf(redactAll(a, jobs, store.TaskFor)).Items, running[0]
 	}
 	if !byHost {
 		out.Tree, err = b.Tree(ctx, a, tree)
@@ -62,6 +62,6 @@ func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, 
 	if err != nil {
 		return out, err
 	}
-	out.Tree = level(p.cut(hosts), sums.hostNode)
+	out.Tree = treeLevelOf(p.pageOf(hosts), sums.hostNode)
 	return out, nil
 }

@@ -33,7 +33,7 @@ func (s *statement) knownImages(a fleet.Actor) {
 }
 
 // newest opens a condition on the newest version n of an image i; the caller closes the parenthesis.
-const newest = "EXISTS (SELECT 1 FROM image_versions n WHERE n.image_id = i.id AND n.number = (SELECT max(m.number) FROM image_versions m WHERE m.image_id = i.id) AND "
+const newestVersionSQL = "EXISTS (SELECT 1 FROM image_versions n WHERE n.image_id = i.id AND n.number = (SELECT max(m.number) FROM image_versions m WHERE m.image_id = i.id) AND "
 
 // ListImages returns one page of the image library. Sorts: name, created.
 func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.ImageView], error) {
@@ -49,22 +49,22 @@ func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	for _, t := range terms {
 		switch t.Key {
 		case "name":
-			s.not(t.Not, s.text("lower(i.name)", lower(t.Any)))
+			s.not(t.Not, s.text("lower(i.name)", lower(t.Alternatives)))
 		case "os":
-			s.not(t.Not, "EXISTS (SELECT 1 FROM jsonb_each_text(i.os) w WHERE "+s.text("lower(w.value)", lower(t.Any))+")")
+			s.not(t.Not, "EXISTS (SELECT 1 FROM jsonb_each_text(i.os) w WHERE "+s.text("lower(w.value)", lower(t.Alternatives))+")")
 		case "format":
-			s.not(t.Not, newest+s.text("n.format", t.Any)+")")
+			s.not(t.Not, newestVersionSQL+s.text("n.format", t.Alternatives)+")")
 		case "published":
-			yes := slices.ContainsFunc(t.Any, func(m fleet.Match) bool { v, _ := m.Exact(); return v == "yes" })
+			yes := slices.ContainsFunc(t.Alternatives, func(m fleet.Match) bool { v, _ := m.Exact(); return v == "yes" })
 			s.not(t.Not == yes, "EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id)")
 		case "pool":
 			s.not(t.Not, `EXISTS (SELECT 1 FROM image_versions n JOIN image_copies c ON c.version_id = n.id JOIN pools p ON p.id = c.pool_id WHERE n.image_id = i.id AND `+
-				s.text("p.name", t.Any)+")")
+				s.text("p.name", t.Alternatives)+")")
 		}
 	}
-	tail := p.apply(&s)
+	tail := p.applyCursor(&s)
 	views, err := b.images(ctx, a, s, tail)
-	return p.cut(views), err
+	return p.pageOf(views), err
 }
 
 // images reads the images (alias i) that s selects, with their versions, copies and grants, redacted for the actor.
@@ -180,7 +180,7 @@ func (b *Queries) UsableImages(ctx context.Context, a fleet.Actor, project fleet
 	all, err := b.images(ctx, a, s, " ORDER BY i.name, i.id")
 	var out []fleet.ImageView
 	for _, v := range all {
-		v.Versions = slices.DeleteFunc(v.Versions, func(x fleet.ImageVersion) bool { return !x.Offered || x.ISO() })
+		v.Versions = slices.DeleteFunc(v.Versions, func(x fleet.ImageVersion) bool { return !x.Usable || x.ISO() })
 		if len(v.Versions) > 0 {
 			out = append(out, v)
 		}
@@ -222,12 +222,12 @@ func ImageTitle(v fleet.ImageView, x fleet.ImageVersion) string {
 
 // HostWithBoth returns an online host with both pools active, or nil if there is none. It considers only the given host
 // unless host is empty. Only the system actor may call it.
-func (b *Queries) HostWithBoth(ctx context.Context, a fleet.Actor, one, other fleet.PoolID, host fleet.HostID) (*HostRef, error) {
+func (b *Queries) OnlineHostWithPools(ctx context.Context, a fleet.Actor, one, other fleet.PoolID, host fleet.HostID) (*HostRef, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err
 	}
 	var s statement
-	s.and("a.pool_id = " + s.key(string(one)) + " AND a.asked = 'assign' AND a.said = 'active' AND " + fresh)
+	s.and("a.pool_id = " + s.key(string(one)) + " AND a.asked = 'assign' AND a.said = 'active' AND " + reportsFreshSQL)
 	s.and("EXISTS (SELECT 1 FROM assignments o WHERE o.pool_id = " + s.key(string(other)) + " AND o.host_id = a.host_id AND o.asked = 'assign' AND o.said = 'active')")
 	if host != "" {
 		s.and("a.host_id = " + s.key(string(host)))

@@ -18,7 +18,7 @@ import (
 func (b *Queries) phaseTerm(ctx context.Context, s *statement, t fleet.Term) error {
 	var wanted []string
 	for _, p := range fleet.VMPhases {
-		matches := slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches(string(p)) })
+		matches := slices.ContainsFunc(t.Alternatives, func(m fleet.Match) bool { return m.Matches(string(p)) })
 		if matches != t.Not {
 			wanted = append(wanted, string(p))
 		}
@@ -30,12 +30,12 @@ func (b *Queries) phaseTerm(ctx context.Context, s *statement, t fleet.Term) err
 	parts := []string{"false"}
 	if i := slices.Index(wanted, string(fleet.PhaseUnknown)); i >= 0 {
 		wanted = slices.Delete(wanted, i, i+1)
-		parts = append(parts, s.unknown(hosts))
+		parts = append(parts, s.hostOffline(hosts))
 	}
 	if len(wanted) > 0 {
-		condition := s.online(hosts)
-		if slices.ContainsFunc(wanted, func(p string) bool { return slices.Contains(ownPhases, p) }) {
-			condition += " OR " + unobserved
+		condition := s.hostOnline(hosts)
+		if slices.ContainsFunc(wanted, func(p string) bool { return slices.Contains(unobservedPhases, p) }) {
+			condition += " OR " + unobservedSQL
 		}
 		// The phases are literals: PostgreSQL then estimates the rows from its statistics.
 		parts = append(parts, "v.heard IN ('"+strings.Join(wanted, "', '")+"') AND ("+condition+")")
@@ -45,19 +45,19 @@ func (b *Queries) phaseTerm(ctx context.Context, s *statement, t fleet.Term) err
 }
 
 // ownPhases do not depend on the host's liveness for VMs without an observed generation.
-var ownPhases = []string{string(fleet.PhaseCreating), string(fleet.PhaseDeleting)}
+var unobservedPhases = []string{string(fleet.PhaseCreating), string(fleet.PhaseDeleting)}
 
 const (
 	// observed is true of VMs whose phase depends on the host's reports.
-	observed = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
+	observedSQL = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
 	// unobserved is the negation of observed. It names the two phases of such VMs because an index covers them.
-	unobserved = "v.heard IN ('creating', 'deleting') AND NOT (" + observed + ")"
+	unobservedSQL = "v.heard IN ('creating', 'deleting') AND NOT (" + observedSQL + ")"
 )
 
 // liveness counts the online and offline hosts, and lists their IDs if they are few. With literal IDs PostgreSQL
 // estimates rows well; planning a condition on every host would take longer than reading the page. If there are no such
 // hosts, the condition is constant and PostgreSQL scans no VM.
-type liveness struct{ online, offline hostSet }
+type hostLiveness struct{ online, offline hostSet }
 
 type hostSet struct {
 	n   int
@@ -65,50 +65,50 @@ type hostSet struct {
 }
 
 // fewHosts is the maximum number of hosts named in a statement. For more hosts, PostgreSQL scans the VMs in list order.
-const fewHosts = 200
+const maxHostsInSQL = 200
 
 // livenessSQL reads the host IDs only if they are few.
 var livenessSQL = func() string {
-	few := strconv.Itoa(fewHosts)
+	few := strconv.Itoa(maxHostsInSQL)
 	ids := func(n, which string) string {
 		return "CASE WHEN h." + n + " BETWEEN 1 AND " + few + " THEN ARRAY(SELECT s.host_id FROM host_sessions s WHERE " + which + ") END"
 	}
-	return "SELECT h.online, h.offline, " + ids("online", fresh) + ", " + ids("offline", "NOT "+fresh) + `
-		FROM (SELECT count(*) FILTER (WHERE ` + fresh + `) AS online, count(*) FILTER (WHERE NOT ` + fresh + `) AS offline FROM host_sessions s) h`
+	return "SELECT h.online, h.offline, " + ids("online", reportsFreshSQL) + ", " + ids("offline", "NOT "+reportsFreshSQL) + `
+		FROM (SELECT count(*) FILTER (WHERE ` + reportsFreshSQL + `) AS online, count(*) FILTER (WHERE NOT ` + reportsFreshSQL + `) AS offline FROM host_sessions s) h`
 }()
 
 // manyOnlineSQL counts the online hosts, but stops as soon as there are more than fewHosts.
-var manyOnlineSQL = "SELECT count(*) FROM (SELECT 1 FROM host_sessions s WHERE " + fresh + " LIMIT " + strconv.Itoa(fewHosts+1) + ") h"
+var manyOnlineSQL = "SELECT count(*) FROM (SELECT 1 FROM host_sessions s WHERE " + reportsFreshSQL + " LIMIT " + strconv.Itoa(maxHostsInSQL+1) + ") h"
 
 // liveness reads the liveness of hosts. In a large fleet the offline hosts come from the cache. The number of online
 // hosts is always read, because all hosts may have gone offline since the cache was filled.
-func (b *Queries) liveness(ctx context.Context) (liveness, error) {
+func (b *Queries) liveness(ctx context.Context) (hostLiveness, error) {
 	if totals, ok := b.fleetTotals.lookup(ctx, fleetKey{}); ok {
 		online, err := collect(ctx, b, manyOnlineSQL, new(statement), pgx.RowTo[int])
 		if err != nil {
-			return liveness{}, err
+			return hostLiveness{}, err
 		}
-		if online[0] > fewHosts {
-			h := liveness{online: hostSet{n: online[0]}, offline: hostSet{n: len(totals.offline)}}
-			if h.offline.n <= fewHosts {
+		if online[0] > maxHostsInSQL {
+			h := hostLiveness{online: hostSet{n: online[0]}, offline: hostSet{n: len(totals.offline)}}
+			if h.offline.n <= maxHostsInSQL {
 				h.offline.ids = store.Texts(totals.offline)
 			}
 			return h, nil
 		}
 	}
-	rows, err := collect(ctx, b, livenessSQL, new(statement), func(row pgx.CollectableRow) (h liveness, err error) {
+	rows, err := collect(ctx, b, livenessSQL, new(statement), func(row pgx.CollectableRow) (h hostLiveness, err error) {
 		err = row.Scan(&h.online.n, &h.offline.n, &h.online.ids, &h.offline.ids)
 		return h, err
 	})
 	if err != nil {
-		return liveness{}, err
+		return hostLiveness{}, err
 	}
 	return rows[0], nil
 }
 
 // on returns the condition that the VM's host is in the set. is is the condition on the host's session that defines the
 // set; the IDs of a small set only narrow it.
-func (h hostSet) on(s *statement, is string) string {
+func (h hostSet) condition(s *statement, is string) string {
 	switch {
 	case h.n == 0:
 		return "false"
@@ -119,16 +119,16 @@ func (h hostSet) on(s *statement, is string) string {
 }
 
 // unknown is the condition that the VM's host is offline and the VM's phase therefore unknown.
-func (s *statement) unknown(h liveness) string { return h.offline.on(s, "NOT "+fresh+" AND "+observed) }
+func (s *statement) hostOffline(h hostLiveness) string { return h.offline.condition(s, "NOT "+reportsFreshSQL+" AND "+observedSQL) }
 
 // online is the condition that the VM's host is online. The explicit check for a session is redundant, but lets
 // PostgreSQL start from the sessions.
-func (s *statement) online(h liveness) string {
+func (s *statement) hostOnline(h hostLiveness) string {
 	const hasSession = "s.host_id IS NOT NULL AND "
 	if h.offline.n == 0 {
-		return hasSession + fresh
+		return hasSession + reportsFreshSQL
 	}
-	return h.online.on(s, hasSession+fresh)
+	return h.online.condition(s, hasSession+reportsFreshSQL)
 }
 
 // attentionTerm adds the condition for VMs that need attention, or for those that do not. A test keeps it equal to
@@ -138,8 +138,8 @@ func (b *Queries) attentionTerm(ctx context.Context, s *statement, t fleet.Term)
 	if err != nil {
 		return err
 	}
-	s.yesOrNo(t, func() string { return "v.attention OR " + s.unknown(hosts) },
-		func() string { return "NOT v.attention AND (" + s.online(hosts) + " OR " + unobserved + ")" })
+	s.yesOrNo(t, func() string { return "v.attention OR " + s.hostOffline(hosts) },
+		func() string { return "NOT v.attention AND (" + s.hostOnline(hosts) + " OR " + unobservedSQL + ")" })
 	return nil
 }
 
@@ -150,8 +150,8 @@ func (b *Queries) driftTerm(ctx context.Context, s *statement, t fleet.Term) err
 	if err != nil {
 		return err
 	}
-	s.yesOrNo(t, func() string { return "v.drifted AND " + s.online(hosts) },
-		func() string { return "NOT (v.drifted AND COALESCE(" + s.online(hosts) + ", false))" })
+	s.yesOrNo(t, func() string { return "v.drifted AND " + s.hostOnline(hosts) },
+		func() string { return "NOT (v.drifted AND COALESCE(" + s.hostOnline(hosts) + ", false))" })
 	return nil
 }
 
@@ -159,7 +159,7 @@ func (b *Queries) driftTerm(ctx context.Context, s *statement, t fleet.Term) err
 func (s *statement) yesOrNo(t fleet.Term, yes, no func() string) {
 	parts := []string{"false"}
 	matches := func(answer string) bool {
-		return slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches(answer) }) != t.Not
+		return slices.ContainsFunc(t.Alternatives, func(m fleet.Match) bool { return m.Matches(answer) }) != t.Not
 	}
 	if matches("yes") {
 		parts = append(parts, yes())

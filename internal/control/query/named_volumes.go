@@ -51,12 +51,12 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 	for _, v := range known {
 		ref := fleet.Volref{PoolID: v.PoolID, Volume: v.Name}
 		switch {
-		case v.VM != nil && v.VM.shares && sharesIn(spec, ref) && v.usableBy(a):
-			usable = append(usable, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
+		case v.VM != nil && v.VM.shares && isShareableIn(spec, ref) && v.usableBy(a):
+			usable = append(usable, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.hostID, Shared: v.Shared})
 		case v.VM != nil:
 			used[ref] = v.VM
 		case v.usableBy(a):
-			usable = append(usable, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
+			usable = append(usable, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.hostID, Shared: v.Shared})
 		}
 	}
 	for ref, owner := range used { // an owner on one host does not use volumes of the same name on other hosts
@@ -67,7 +67,7 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 	return usable, nil
 }
 
-func sharesIn(spec fleet.VMSpec, ref fleet.Volref) bool {
+func isShareableIn(spec fleet.VMSpec, ref fleet.Volref) bool {
 	return slices.ContainsFunc(spec.Disks, func(d fleet.Disk) bool { return d.Shareable && d.Ref() == ref })
 }
 

@@ -51,10 +51,10 @@ func networkHealth(sums []networkSum) fleet.NetworkHealth {
 // sumNetworks aggregates host statuses in PostgreSQL. Pages read its results from the cache networkSums.
 func (b *Queries) sumNetworks(ctx context.Context, of []fleet.NetworkID) (map[fleet.NetworkID][]networkSum, error) {
 	var s statement
-	s.ofObjects(fleet.TypeNetwork, store.Texts(of))
+	s.forObjects(fleet.TypeNetwork, store.Texts(of))
 	sums := map[fleet.NetworkID][]networkSum{}
 	_, err := collect(ctx, b, `SELECT x.object_id, x.said, x.fresh, x.faulty, sum(x.hosts)::bigint, (array_agg(DISTINCT x.forward) FILTER (WHERE x.said <> ''))[1:8], (array_agg(DISTINCT x.subnets))[1:8]
-		FROM (SELECT a.object_id, COALESCE(a.said, '') AS said, `+fresh+` AS fresh, a.faulty, COALESCE(a.forward, '') AS forward, a.subnets, count(*) AS hosts
+		FROM (SELECT a.object_id, COALESCE(a.said, '') AS said, `+reportsFreshSQL+` AS fresh, a.faulty, COALESCE(a.forward, '') AS forward, a.subnets, count(*) AS hosts
 			FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6) x GROUP BY 1, 2, 3, 4`, &s, func(row pgx.CollectableRow) (none struct{}, err error) {
 		var network fleet.NetworkID
 		var x networkSum
@@ -184,7 +184,7 @@ func (b *Queries) ListNetworksInFull(ctx context.Context, a fleet.Actor, q fleet
 		return page, err
 	}
 	var s statement
-	s.ofObjects(fleet.TypeNetwork, ids)
+	s.forObjects(fleet.TypeNetwork, ids)
 	place, of, err := b.firstHostStatuses(ctx, &s, func(s *statement) string { return networkRanks(s, nil) })
 	if err != nil {
 		return page, err
@@ -212,7 +212,7 @@ func (b *Queries) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.
 	statuses, err := statusList[fleet.NetworkHost]{
 		statuses: statusesIn(sums), host: func(h fleet.NetworkHost) fleet.HostID { return h.HostID },
 		first: func(ctx context.Context) (firstStatuses, error) { return b.firstNetworkHosts.getOne(ctx, id) },
-		find:  func(ctx context.Context) ([]string, error) { return b.networkStatusPage(ctx, id, q.Filter, p.apply) },
+		find:  func(ctx context.Context) ([]string, error) { return b.networkStatusPage(ctx, id, q.Filter, p.applyCursor) },
 		read: func(ctx context.Context, hosts []string) ([]fleet.NetworkHost, error) {
 			var of statement
 			of.and("a.network_id = " + of.key(string(id)) + " AND a.host_id = ANY (" + of.key(hosts) + "::text[])")
@@ -222,7 +222,7 @@ func (b *Queries) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.
 	if err == nil {
 		err = b.addAffectedVMs(ctx, id, statuses)
 	}
-	return p.cut(statuses), err
+	return p.pageOf(statuses), err
 }
 
 // addAffectedVMs fills in the number of VMs with a NIC on the network for hosts where the network has failed.
@@ -279,19 +279,19 @@ func (b *Queries) findFirstNetworkHosts(ctx context.Context, id fleet.NetworkID)
 		first.hosts, err = b.offlineHostsFirst(ctx, fleet.TypeNetwork, string(id), totals.offline)
 		return first, err
 	}
-	first.hosts, err = b.networkStatusPage(ctx, id, "", p.apply)
+	first.hosts, err = b.networkStatusPage(ctx, id, "", p.applyCursor)
 	return first, err
 }
 
 // networkStatusPage returns the hosts of one page of a network's status list.
 func (b *Queries) networkStatusPage(ctx context.Context, id fleet.NetworkID, filter string, apply func(*statement) string) ([]string, error) {
 	var s, page statement
-	s.ofObjects(fleet.TypeNetwork, []string{string(id)})
+	s.forObjects(fleet.TypeNetwork, []string{string(id)})
 	tones, err := s.statusTerms(filter)
 	if err != nil {
 		return nil, err
 	}
-	page.args, page.varies, page.searches = s.args, s.varies, s.searches
+	page.args, page.planEachTime, page.isSearch = s.args, s.planEachTime, s.isSearch
 	ranks := networkRanks(&page, tones)
 	return b.hostStatusPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
 }
@@ -301,7 +301,7 @@ func (b *Queries) networkStatuses(ctx context.Context, s statement) ([]fleet.Net
 	return collect(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', s.looked_at, a.asked = 'assign', a.asked = 'release', now()
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions(), &s, func(x pgx.CollectableRow) (h fleet.NetworkHost, err error) {
 		var now time.Time
-		err = x.Scan(&h.NetworkID, &h.HostID, &h.HostName, &h.Status, &h.SeenAt, &h.Assigned, &h.Leaving, &now)
+		err = x.Scan(&h.NetworkID, &h.HostID, &h.HostName, &h.Status, &h.SeenAt, &h.Assigned, &h.Releasing, &now)
 		h.State = h.StateAt(now)
 		return h, err
 	})

@@ -16,7 +16,7 @@ func (b *Queries) UsableNetworks(ctx context.Context, a fleet.Actor) ([]fleet.Ne
 	}
 	var s statement
 	if !policy.May(a, policy.InfraChange, "") {
-		s.open("n", store.ProjectsWith(a, policy.VMChange))
+		s.openToProjects("n", store.ProjectsWith(a, policy.VMChange))
 	}
 	s.and("EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)")
 	return b.networks(ctx, a, s, " ORDER BY n.name, n.id")
@@ -31,7 +31,7 @@ func (b *Queries) NetworksFor(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	var s statement
 	s.and("n.id IN (SELECT x.network_id FROM assignments x JOIN vms v ON v.host_id = x.host_id WHERE v.id = " + s.arg(string(id)) + ")")
 	if !policy.May(a, policy.InfraChange, "") {
-		s.open("n", []string{string(vm.ProjectID)})
+		s.openToProjects("n", []string{string(vm.ProjectID)})
 	}
 	return b.networks(ctx, a, s, " ORDER BY n.name, n.id")
 }
@@ -40,12 +40,12 @@ func (b *Queries) NetworksFor(ctx context.Context, a fleet.Actor, id fleet.VMID)
 // networks are visible only by a grant.
 func (s *statement) knownNetworks(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
-		s.open("n", store.ProjectsOf(a))
+		s.openToProjects("n", store.ProjectsOf(a))
 	}
 }
 
 // open adds the condition that VMs of one of the projects may use network n.
-func (s *statement) open(n string, projects []string) {
+func (s *statement) openToProjects(n string, projects []string) {
 	s.and("NOT leads_out(" + n + ".id, " + n + ".kind) OR EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = " + n +
 		".id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", projects) + "))")
 }

@@ -14,7 +14,7 @@ import (
 
 // shownNetwork is the condition that the network with alias n is visible. A discovered network that has disappeared
 // from all hosts stays in the table only to keep its ID.
-const shownNetwork = "n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)"
+const shownNetworkSQL = "n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)"
 
 // networkSQL selects networks under the alias n.
 const networkSQL = `SELECT n.id, n.name, n.kind, n.spec, n.generation, n.created_at, n.deleted_at, leads_out(n.id, n.kind), n.peers FROM networks n`
@@ -33,14 +33,14 @@ func (b *Queries) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query
 		return fleet.Page[fleet.NetworkView]{}, err
 	}
 	var s statement
-	s.and(shownNetwork)
+	s.and(shownNetworkSQL)
 	s.knownNetworks(a)
 	for _, t := range terms {
 		switch t.Key {
 		case "name":
-			s.not(t.Not, s.text("lower(n.name)", lower(t.Any)))
+			s.not(t.Not, s.text("lower(n.name)", lower(t.Alternatives)))
 		case "kind":
-			s.not(t.Not, s.text("n.kind", t.Any))
+			s.not(t.Not, s.text("n.kind", t.Alternatives))
 		case "host":
 			ids, err := b.poolHostIDs(ctx, a, t)
 			if err != nil {
@@ -49,9 +49,9 @@ func (b *Queries) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query
 			s.not(t.Not, "EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id AND "+s.oneOf("x.host_id", ids)+")")
 		}
 	}
-	tail := p.apply(&s)
+	tail := p.applyCursor(&s)
 	views, err := b.networks(ctx, a, s, tail)
-	return p.cut(views), err
+	return p.pageOf(views), err
 }
 
 // networks reads the networks (alias n) that s selects, with their health, and the hosts of networks with at most
@@ -99,7 +99,7 @@ func (b *Queries) NetworkBrief(ctx context.Context, a fleet.Actor, id fleet.Netw
 	var s statement
 	s.and("n.id = " + s.arg(string(id)))
 	s.knownNetworks(a)
-	s.and(shownNetwork)
+	s.and(shownNetworkSQL)
 	views, err := b.networks(ctx, a, s, "")
 	if err == nil && len(views) == 0 {
 		err = store.NotFound(pgx.ErrNoRows, "network")

@@ -65,7 +65,7 @@ func (b *Queries) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, 
 	}
 	o := fleet.Overview{VMs: map[fleet.Phase]int{}}
 	addVMs(&o, a, sums, sums.offline())
-	totals.Phases, totals.InNeed = o.VMs, o.VMsInNeed
+	totals.Phases, totals.NeedingAttention = o.VMs, o.VMsNeedingAttention
 	if policy.May(a, policy.InfraSee, "") {
 		for _, n := range sums.discovered {
 			totals.Discovered += n
@@ -80,24 +80,24 @@ var urgency = map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown
 // or deleted.
 func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, offline []fleet.HostID) {
 	sees := func(id fleet.ProjectID) bool { return policy.AllProjects(a) || policy.May(a, policy.VMSee, id) }
-	for project, phases := range sums.online {
+	for project, phases := range sums.byPhase {
 		if !sees(project) {
 			continue
 		}
 		for phase, s := range phases {
 			o.VMs[phase] += int(s.vms)
-			o.VMsInNeed += int(s.attention)
+			o.VMsNeedingAttention += int(s.attention)
 			o.VMsDrifted += int(s.drifted)
 			o.CommittedCPUs += int(s.cpus)
 			o.CommittedMemoryBytes += s.memoryMiB << 20
 		}
 	}
 	for _, host := range offline {
-		for _, g := range sums.of[host] {
-			if phase := fleet.Phase(g.Online); sees(g.ProjectID) && phase != fleet.PhaseDeleting && phase != fleet.PhaseCreating {
+		for _, g := range sums.byHost[host] {
+			if phase := fleet.Phase(g.OnlinePhase); sees(g.ProjectID) && phase != fleet.PhaseDeleting && phase != fleet.PhaseCreating {
 				o.VMs[phase] -= int(g.Vms)
 				o.VMs[fleet.PhaseUnknown] += int(g.Vms)
-				o.VMsInNeed += int(g.Vms - g.Attention)
+				o.VMsNeedingAttention += int(g.Vms - g.Attention)
 				o.VMsDrifted -= int(g.Drifted)
 			}
 		}
@@ -139,7 +139,7 @@ func (b *Queries) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview
 	if err != nil {
 		return err
 	}
-	rooms, err := b.sharedRooms(ctx, pools, totals.pools)
+	rooms, err := b.sharedCapacities(ctx, pools, totals.pools)
 	if err != nil {
 		return err
 	}

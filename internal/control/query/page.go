@@ -67,7 +67,7 @@ type paging[T any] struct {
 	order[T]
 	sort   string
 	desc   bool     // order of the rows in SQL
-	back   bool     // the page ends before the cursor instead of starting after it
+	backward   bool     // the page ends before the cursor instead of starting after it
 	cursor []string // nil for the first page
 	limit  int
 }
@@ -99,8 +99,8 @@ func (all orders[T]) page(q fleet.Query, own string) (paging[T], error) {
 		c.Add("sort", "This list cannot be sorted by %q. Sort by one of: %s; put - in front for the reverse order.", key, strings.Join(sorted(all), ", "))
 		return p, c.Err()
 	}
-	p.order, p.back = o, q.Before != ""
-	p.desc = desc != p.back
+	p.order, p.backward = o, q.Before != ""
+	p.desc = desc != p.backward
 	var err error
 	switch {
 	case q.After != "" && q.Before != "":
@@ -123,8 +123,8 @@ func sorted[V any](m map[string]V) []string {
 // apply adds the cursor's condition to s and returns ORDER BY and LIMIT. It reads one row more than the page, to detect
 // whether another page follows. The statement is planned each time: a cached plan made for an empty table sorts all
 // rows, which is too slow for a large table.
-func (p paging[T]) apply(s *statement) string {
-	s.varies = true
+func (p paging[T]) applyCursor(s *statement) string {
+	s.planEachTime = true
 	if p.cursor != nil {
 		names, values := make([]string, len(p.columns)), make([]string, len(p.columns))
 		for i, c := range p.columns {
@@ -133,10 +133,10 @@ func (p paging[T]) apply(s *statement) string {
 		row, at := "("+strings.Join(names, ", ")+")", "("+strings.Join(values, ", ")+")"
 		// The condition includes the cursor's row and excludes it separately. For a strict comparison PostgreSQL would
 		// estimate no rows with an equal first column, and sort them instead of using the index order.
-		s.and(row + p.onward() + at)
+		s.and(row + p.cursorOperator() + at)
 		s.and(row + " <> " + at)
 	}
-	return " ORDER BY " + p.by() + " LIMIT " + s.key(p.limit+1)
+	return " ORDER BY " + p.orderBy() + " LIMIT " + s.key(p.limit+1)
 }
 
 // applyFirst adds the cursor's condition on the first column only. apply's condition implies it, but an index can use
@@ -144,12 +144,12 @@ func (p paging[T]) apply(s *statement) string {
 // condition twice in its estimate.
 func (p paging[T]) applyFirst(s *statement) {
 	if p.cursor != nil {
-		s.and(p.columns[0].sql + p.onward() + s.key(p.cursor[0]))
+		s.and(p.columns[0].sql + p.cursorOperator() + s.key(p.cursor[0]))
 	}
 }
 
 // onward returns the comparison that selects rows from the cursor on.
-func (p paging[T]) onward() string {
+func (p paging[T]) cursorOperator() string {
 	if p.desc {
 		return " <= "
 	}
@@ -157,7 +157,7 @@ func (p paging[T]) onward() string {
 }
 
 // by returns the ORDER BY list.
-func (p paging[T]) by() string {
+func (p paging[T]) orderBy() string {
 	parts := make([]string, len(p.columns))
 	for i, c := range p.columns {
 		if parts[i] = c.sql; p.desc {
@@ -168,7 +168,7 @@ func (p paging[T]) by() string {
 }
 
 // cut builds the page from the rows of the statement extended by apply.
-func (p paging[T]) cut(items []T) fleet.Page[T] {
+func (p paging[T]) pageOf(items []T) fleet.Page[T] {
 	more := len(items) > p.limit
 	if more {
 		items = items[:p.limit]
@@ -178,7 +178,7 @@ func (p paging[T]) cut(items []T) fleet.Page[T] {
 		return page
 	}
 	before, after := p.cursor != nil, more
-	if p.back {
+	if p.backward {
 		before, after = more, true
 		slices.Reverse(items)
 	}

@@ -16,7 +16,7 @@ import (
 // WouldPass predicts whether a connection would pass the filters of the NICs at both ends, and by which rules. It uses
 // specs and the addresses last reported; no packet is sent. An address of another project's VM is treated like any
 // external address.
-func (b *Queries) WouldPass(ctx context.Context, a fleet.Actor, q fleet.PassQuestion) (fleet.PassAnswer, error) {
+func (b *Queries) CheckConnection(ctx context.Context, a fleet.Actor, q fleet.PassQuestion) (fleet.PassAnswer, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.PassAnswer{}, err
 	}
@@ -25,7 +25,7 @@ func (b *Queries) WouldPass(ctx context.Context, a fleet.Actor, q fleet.PassQues
 	if err := checks.Err(); err != nil {
 		return fleet.PassAnswer{}, err
 	}
-	known := passSources{b: b, rules: map[string]string{}}
+	known := filterSources{b: b, rules: map[string]string{}}
 	from, err := known.nic(ctx, a, q.From, "from", &checks)
 	if err != nil {
 		return fleet.PassAnswer{}, err
@@ -41,13 +41,13 @@ func (b *Queries) WouldPass(ctx context.Context, a fleet.Actor, q fleet.PassQues
 }
 
 // passSources collects the NICs of a connection check.
-type passSources struct {
+type filterSources struct {
 	b     *Queries
 	rules map[string]string // rule texts by group and rule
 }
 
 // nic returns the NIC of an endpoint, or nil if the endpoint is no VM.
-func (p passSources) nic(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at string, checks *fleet.Checks) (*fleet.PassNIC, error) {
+func (p filterSources) nic(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at string, checks *fleet.Checks) (*fleet.PassNIC, error) {
 	if e.VMID == "" {
 		return nil, nil
 	}
@@ -61,7 +61,7 @@ func (p passSources) nic(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at
 		return nil, nil
 	}
 	nic := vm.Spec.NICs[i]
-	passNIC := &fleet.PassNIC{VMID: vm.ID, VMName: vm.Name, MAC: nic.MAC, Guarded: nic.Guarded()}
+	passNIC := &fleet.PassNIC{VMID: vm.ID, VMName: vm.Name, MAC: nic.MAC, AntiSpoofing: nic.HasAntiSpoofing()}
 	if vm.Status != nil {
 		for _, s := range vm.Status.NICs {
 			if !strings.EqualFold(s.MAC, nic.MAC) {
@@ -83,7 +83,7 @@ func (p passSources) nic(ctx context.Context, a fleet.Actor, e fleet.PassEnd, at
 }
 
 // groups returns the security groups in the flat form used on hosts, by name.
-func (p passSources) groups(ctx context.Context, ids []fleet.SecurityGroupID) ([]fleet.FlatGroup, error) {
+func (p filterSources) groups(ctx context.Context, ids []fleet.SecurityGroupID) ([]fleet.FlatGroup, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -125,7 +125,7 @@ func (b *Queries) nicState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fle
 	if err != nil {
 		return "", err
 	}
-	states[0].Settle(vm)
+	states[0].MergeHostStatus(vm)
 	return states[0].State, nil
 }
 
@@ -133,7 +133,7 @@ func (b *Queries) nicState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fle
 func nicStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilter, error) {
 	out := make([]fleet.NICFilter, len(nics))
 	for i, n := range nics {
-		out[i] = fleet.NICFilter{MAC: n.MAC, AntiSpoofing: n.Guarded(), Groups: []fleet.NICGroup{}}
+		out[i] = fleet.NICFilter{MAC: n.MAC, AntiSpoofing: n.HasAntiSpoofing(), Groups: []fleet.NICGroup{}}
 		if n.DefaultGroups {
 			out[i].ByPortGroup = append(out[i].ByPortGroup, "securityGroups")
 		}
@@ -168,7 +168,7 @@ func nicStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilter, er
 }
 
 // NICFilters returns the security groups of each NIC of a VM and whether the host applies them.
-func (b *Queries) NICFilters(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.NICFilter, error) {
+func (b *Queries) NICFilterStates(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.NICFilter, error) {
 	vm, err := b.GetVM(ctx, a, id)
 	if err != nil {
 		return nil, err
@@ -190,15 +190,15 @@ func (b *Queries) NICFilters(ctx context.Context, a fleet.Actor, id fleet.VMID) 
 		var refers []fleet.SecurityGroupID
 		for _, r := range rows {
 			rules[r.ID] = r.Spec.Rules
-			refers = append(refers, r.Spec.Refers()...)
+			refers = append(refers, r.Spec.ReferencedGroups()...)
 		}
 		if names, err = b.groupNames(ctx, a, refers); err != nil {
 			return nil, err
 		}
 	}
 	for i := range states {
-		states[i].Settle(vm.VM)
-		states[i].Hits = ruled(hits[strings.ToLower(states[i].MAC)], states[i].Groups, rules, names)
+		states[i].MergeHostStatus(vm.VM)
+		states[i].Hits = countsOfRules(hits[strings.ToLower(states[i].MAC)], states[i].Groups, rules, names)
 		if !store.SeesHosts(a) {
 			for k := range states[i].Groups {
 				states[i].Groups[k].Error = store.Redacted(states[i].Groups[k].Error, "")

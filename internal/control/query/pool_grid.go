@@ -45,7 +45,7 @@ func (b *Queries) gridStatuses(ctx context.Context, hosts []fleet.HostID, pools 
 		return statuses, nil
 	}
 	var s statement
-	sql := `SELECT q.n::integer, r.n::integer, COALESCE(a.said, ''), ` + fresh + `, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, a.asked = 'release'
+	sql := `SELECT q.n::integer, r.n::integer, COALESCE(a.said, ''), ` + reportsFreshSQL + `, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, a.asked = 'release'
 		FROM unnest(` + s.key(store.Texts(hosts)) + `::text[]) WITH ORDINALITY AS q (id, n)
 		LEFT JOIN host_sessions s ON s.host_id = q.id
 		JOIN assignments a ON a.noun = 'pool' AND a.host_id = q.id
@@ -55,7 +55,7 @@ func (b *Queries) gridStatuses(ctx context.Context, hosts []fleet.HostID, pools 
 		var reported string
 		var fresh, leaving bool
 		var k policy.PoolKey
-		err = x.Scan(&host, &pool, &reported, &fresh, &k.UsedPercent, &k.Starved, &k.ByOthers, &k.Faulty, &leaving)
+		err = x.Scan(&host, &pool, &reported, &fresh, &k.UsedPercent, &k.VMsPaused, &k.StoppedOutside, &k.Faulty, &leaving)
 		if err == nil {
 			k.State = fleet.PoolStateOf(fleet.PoolState(reported), fresh)
 			statuses[host-1][pool-1] = fleet.GridStatus{State: k.State, Severity: k.Severity(), UsedPercent: k.UsedPercent, Leaving: leaving}

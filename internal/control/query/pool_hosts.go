@@ -44,25 +44,25 @@ func samePool(a, b []poolGroup) bool {
 // poolSums, which caches.
 func (b *Queries) poolGroups(ctx context.Context, ids []fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
 	var s statement
-	s.ofObjects(fleet.TypePool, store.Texts(ids))
-	return b.groupsFrom(ctx, &s, fresh, statusesFrom)
+	s.forObjects(fleet.TypePool, store.Texts(ids))
+	return b.readPoolGroups(ctx, &s, reportsFreshSQL, statusesFrom)
 }
 
 // allPoolGroups returns the groups of all pools. The caller supplies the offline hosts, so no host session is read.
 func (b *Queries) allPoolGroups(ctx context.Context, offline []fleet.HostID) (map[fleet.PoolID][]poolGroup, error) {
 	var s statement
-	s.ofObjects(fleet.TypePool, nil)
-	return b.groupsFrom(ctx, &s, "q.host_id IS NULL", " FROM assignments a LEFT JOIN unnest("+s.key(store.Texts(offline))+"::text[]) AS q (host_id) ON q.host_id = a.host_id"+unreportedStatuses)
+	s.forObjects(fleet.TypePool, nil)
+	return b.readPoolGroups(ctx, &s, "q.host_id IS NULL", " FROM assignments a LEFT JOIN unnest("+s.key(store.Texts(offline))+"::text[]) AS q (host_id) ON q.host_id = a.host_id"+unreportedStatuses)
 }
 
-func (b *Queries) groupsFrom(ctx context.Context, s *statement, freshSQL, from string) (map[fleet.PoolID][]poolGroup, error) {
+func (b *Queries) readPoolGroups(ctx context.Context, s *statement, freshSQL, from string) (map[fleet.PoolID][]poolGroup, error) {
 	groups := map[fleet.PoolID][]poolGroup{}
 	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+freshSQL+`, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, count(*), COALESCE(sum(a.volumes), 0), COALESCE(max(a.volumes), 0),
-		`+total("a.capacity_bytes")+`, `+total("a.used_bytes")+`, `+total("a.available_bytes")+`, `+total("a.provisioned_bytes")+
+		`+totalSQL("a.capacity_bytes")+`, `+totalSQL("a.used_bytes")+`, `+totalSQL("a.available_bytes")+`, `+totalSQL("a.provisioned_bytes")+
 		from+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6, 7`, s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var pool fleet.PoolID
 		var g poolGroup
-		err = x.Scan(&pool, &g.reported, &g.fresh, &g.UsedPercent, &g.Starved, &g.ByOthers, &g.Faulty, &g.Hosts, &g.volumes, &g.mostVolumes,
+		err = x.Scan(&pool, &g.reported, &g.fresh, &g.UsedPercent, &g.VMsPaused, &g.StoppedOutside, &g.Faulty, &g.Hosts, &g.volumes, &g.mostVolumes,
 			&g.Room.CapacityBytes, &g.Room.UsedBytes, &g.Room.AvailableBytes, &g.Room.ProvisionedBytes)
 		g.State = fleet.PoolStateOf(g.reported, g.fresh)
 		groups[pool] = append(groups[pool], g)
@@ -73,13 +73,13 @@ func (b *Queries) groupsFrom(ctx context.Context, s *statement, freshSQL, from s
 
 // sharedRooms returns the capacity of each shared pool, as its first healthy host by name reports it. For pools on many
 // hosts it comes from the cache.
-func (b *Queries) sharedRooms(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.Room, error) {
+func (b *Queries) sharedCapacities(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.PoolSpace, error) {
 	totals, ok := b.fleetTotals.lookup(ctx, fleetKey{})
 	if !ok {
-		return b.readRooms(ctx, rows, groups)
+		return b.readSharedCapacities(ctx, rows, groups)
 	}
 	rest := slices.DeleteFunc(slices.Clone(rows), func(r db.Pool) bool { return statusesOf(totals.pools[r.ID]) > manyHosts })
-	rooms, err := b.readRooms(ctx, rest, groups)
+	rooms, err := b.readSharedCapacities(ctx, rest, groups)
 	for _, r := range rows {
 		if statusesOf(totals.pools[r.ID]) > manyHosts {
 			rooms[r.ID] = totals.rooms[r.ID]
@@ -90,14 +90,14 @@ func (b *Queries) sharedRooms(ctx context.Context, rows []db.Pool, groups map[fl
 
 // readRooms reads the capacities of shared pools that are healthy on some host. Hosts are tried in order of their
 // names, and usually the first one has a value.
-func (b *Queries) readRooms(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.Room, error) {
+func (b *Queries) readSharedCapacities(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.PoolSpace, error) {
 	var ids []string
 	for _, r := range rows {
 		if r.Spec.Shared && slices.ContainsFunc(groups[r.ID], func(g poolGroup) bool { return g.State == fleet.PoolActive }) {
 			ids = append(ids, string(r.ID))
 		}
 	}
-	rooms := map[fleet.PoolID]fleet.Room{}
+	rooms := map[fleet.PoolID]fleet.PoolSpace{}
 	if len(ids) == 0 {
 		return rooms, nil
 	}
@@ -105,9 +105,9 @@ func (b *Queries) readRooms(ctx context.Context, rows []db.Pool, groups map[flee
 	_, err := collect(ctx, b, `SELECT p.id, f.* FROM unnest(`+s.key(ids)+`::text[]) AS p (id) CROSS JOIN LATERAL (
 		SELECT a.capacity_bytes, a.used_bytes, a.available_bytes, a.provisioned_bytes FROM hosts h
 		JOIN assignments a ON a.noun = 'pool' AND a.object_id = p.id AND a.host_id = h.id JOIN host_sessions s ON s.host_id = h.id
-		WHERE a.said = 'active' AND `+fresh+` ORDER BY h.name LIMIT 1) f`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		WHERE a.said = 'active' AND `+reportsFreshSQL+` ORDER BY h.name LIMIT 1) f`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var id fleet.PoolID
-		var r fleet.Room
+		var r fleet.PoolSpace
 		err = x.Scan(&id, &r.CapacityBytes, &r.UsedBytes, &r.AvailableBytes, &r.ProvisionedBytes)
 		rooms[id] = r
 		return none, err
@@ -115,7 +115,7 @@ func (b *Queries) readRooms(ctx context.Context, rows []db.Pool, groups map[flee
 	return rooms, err
 }
 
-func poolHealth(spec fleet.PoolSpec, groups []poolGroup, first fleet.Room) fleet.PoolHealth {
+func poolHealth(spec fleet.PoolSpec, groups []poolGroup, first fleet.PoolSpace) fleet.PoolHealth {
 	all := make([]policy.PoolGroup, len(groups))
 	for i, g := range groups {
 		all[i] = g.PoolGroup
@@ -151,7 +151,7 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 		}
 	}
 	var s statement
-	s.ofObjects(fleet.TypePool, store.Texts(ids))
+	s.forObjects(fleet.TypePool, store.Texts(ids))
 	place, of, err := b.firstHostStatuses(ctx, &s, func(s *statement) string { return poolRanks(s, groups, nil) })
 	if err != nil {
 		return page, err
@@ -173,8 +173,8 @@ func poolRanks(s *statement, groups []poolGroup, tones []fleet.Term) string {
 	for _, g := range groups {
 		if tone := g.Severity(); matchesTones(tones, fleet.CountedSeverity(tone)) {
 			reported, fresh, used = append(reported, string(g.reported)), append(fresh, g.fresh), append(used, int32(g.UsedPercent))
-			starving, byOthers, faulty = append(starving, g.Starved), append(byOthers, g.ByOthers), append(faulty, g.Faulty)
-			rank = append(rank, int32(statusRank(tone, g.State == fleet.PoolInactive && g.ByOthers)))
+			starving, byOthers, faulty = append(starving, g.VMsPaused), append(byOthers, g.StoppedOutside), append(faulty, g.Faulty)
+			rank = append(rank, int32(statusRank(tone, g.State == fleet.PoolInactive && g.StoppedOutside)))
 		}
 	}
 	return "unnest(" + s.key(reported) + "::text[], " + s.key(fresh) + "::boolean[], " + s.key(used) + "::integer[], " + s.key(starving) + "::boolean[], " +
@@ -183,7 +183,7 @@ func poolRanks(s *statement, groups []poolGroup, tones []fleet.Term) string {
 }
 
 func poolStatusRank(h fleet.PoolHost) int {
-	return statusRank(h.Severity, h.State == fleet.PoolInactive && h.Status != nil && h.Status.ByOthers)
+	return statusRank(h.Severity, h.State == fleet.PoolInactive && h.Status != nil && h.Status.StoppedOutside)
 }
 
 var poolHostOrders = rankedBy(poolStatusRank, func(h fleet.PoolHost) (string, fleet.HostID) { return h.HostName, h.HostID })
@@ -241,7 +241,7 @@ func (b *Queries) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolG
 		statuses: statusesOf(groups), host: func(h fleet.PoolHost) fleet.HostID { return h.HostID },
 		first: func(ctx context.Context) (firstStatuses, error) { return b.firstPoolHosts.getOne(ctx, id) },
 		find: func(ctx context.Context) ([]string, error) {
-			return b.poolStatusPage(ctx, id, groups, q.Filter, p.apply)
+			return b.poolStatusPage(ctx, id, groups, q.Filter, p.applyCursor)
 		},
 		read: func(ctx context.Context, hosts []string) ([]fleet.PoolHost, error) {
 			var of statement
@@ -249,7 +249,7 @@ func (b *Queries) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolG
 			return b.poolStatuses(ctx, of)
 		},
 	}.page(ctx, q, p.limit)
-	return p.cut(statuses), err
+	return p.pageOf(statuses), err
 }
 
 // findFirstPoolHosts returns the first hosts of a pool's status list.
@@ -268,19 +268,19 @@ func (b *Queries) findFirstPoolHosts(ctx context.Context, id fleet.PoolID) (firs
 		first.hosts, err = b.offlineHostsFirst(ctx, fleet.TypePool, string(id), totals.offline)
 		return first, err
 	}
-	first.hosts, err = b.poolStatusPage(ctx, id, groups[id], "", p.apply)
+	first.hosts, err = b.poolStatusPage(ctx, id, groups[id], "", p.applyCursor)
 	return first, err
 }
 
 // poolStatusPage returns the hosts of one page of a pool's status list.
 func (b *Queries) poolStatusPage(ctx context.Context, id fleet.PoolID, groups []poolGroup, filter string, apply func(*statement) string) ([]string, error) {
 	var s, page statement
-	s.ofObjects(fleet.TypePool, []string{string(id)})
+	s.forObjects(fleet.TypePool, []string{string(id)})
 	tones, err := s.statusTerms(filter)
 	if err != nil {
 		return nil, err
 	}
-	page.args, page.varies, page.searches = s.args, s.varies, s.searches
+	page.args, page.planEachTime, page.isSearch = s.args, s.planEachTime, s.isSearch
 	ranks := poolRanks(&page, groups, tones)
 	return b.hostStatusPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
 }
@@ -295,7 +295,7 @@ func (b *Queries) poolStatuses(ctx context.Context, s statement) ([]fleet.PoolHo
 		var conflict string
 		var connected *bool
 		var now time.Time
-		err = x.Scan(&h.PoolID, &h.HostID, &h.HostName, &h.Assigned, &seen, &h.SeenAt, &conflict, &connected, &h.Status, &h.Starved, &now)
+		err = x.Scan(&h.PoolID, &h.HostID, &h.HostName, &h.Assigned, &seen, &h.SeenAt, &conflict, &connected, &h.Status, &h.PausedVMs, &now)
 		h.HostPhase, h.State = store.HostPhase(seen, h.SeenAt, connected, conflict, now), h.StateAt(now)
 		h.Severity, h.Notice = policy.PoolHostStatus(h, now)
 		return h, err

@@ -26,14 +26,14 @@ func (b *Queries) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) 
 	if err != nil {
 		return nil, err
 	}
-	rooms, err := b.sharedRooms(ctx, rows, groups)
+	rooms, err := b.sharedCapacities(ctx, rows, groups)
 	for i, r := range rows {
 		views[i] = poolView(a, r, groups[r.ID], rooms[r.ID])
 	}
 	return views, err
 }
 
-func poolView(a fleet.Actor, r db.Pool, groups []poolGroup, first fleet.Room) fleet.PoolView {
+func poolView(a fleet.Actor, r db.Pool, groups []poolGroup, first fleet.PoolSpace) fleet.PoolView {
 	v := fleet.PoolView{Pool: store.PoolOf(r), Health: poolHealth(r.Spec, groups, first), Hosts: []fleet.PoolHost{}}
 	if v.DeletedAt != nil {
 		v.Health.Severity, v.Health.Summary = fleet.SeverityWarn, deletingPool
@@ -76,9 +76,9 @@ func (b *Queries) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	for _, t := range terms {
 		switch t.Key {
 		case "name":
-			s.not(t.Not, s.text("p.name", lower(t.Any)))
+			s.not(t.Not, s.text("p.name", lower(t.Alternatives)))
 		case "kind":
-			s.not(t.Not, s.text("p.spec->>'kind'", t.Any))
+			s.not(t.Not, s.text("p.spec->>'kind'", t.Alternatives))
 		case "host":
 			ids, err := b.poolHostIDs(ctx, a, t)
 			if err != nil {
@@ -98,15 +98,15 @@ func (b *Queries) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.Term) 
 	if !policy.May(a, policy.InfraSee, "") {
 		return []string{}, nil
 	}
-	return b.named(ctx, "hosts", t.Any)
+	return b.idsByName(ctx, "hosts", t.Alternatives)
 }
 
 // pagePools reads pages until one is full, because the filter by health removes rows after reading.
 func (b *Queries) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.PoolView], s statement, tones []fleet.Term) (fleet.Page[fleet.PoolView], error) {
 	matching := []fleet.PoolView{}
 	for at := p; ; {
-		part := statement{where: slices.Clone(s.where), args: slices.Clone(s.args), varies: s.varies, searches: s.searches}
-		tail := at.apply(&part)
+		part := statement{where: slices.Clone(s.where), args: slices.Clone(s.args), planEachTime: s.planEachTime, isSearch: s.isSearch}
+		tail := at.applyCursor(&part)
 		rows, err := b.poolRows(ctx, part, tail)
 		if err != nil {
 			return fleet.Page[fleet.PoolView]{}, err
@@ -126,14 +126,14 @@ func (b *Queries) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.P
 			}
 		}
 		if !more || len(matching) > p.limit {
-			return p.cut(matching), nil
+			return p.pageOf(matching), nil
 		}
 	}
 }
 
 func matchesTones(tones []fleet.Term, tone fleet.Severity) bool {
 	for _, t := range tones {
-		if slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches(string(tone)) }) == t.Not {
+		if slices.ContainsFunc(t.Alternatives, func(m fleet.Match) bool { return m.Matches(string(tone)) }) == t.Not {
 			return false
 		}
 	}
@@ -167,7 +167,7 @@ func (b *Queries) poolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID
 	if err != nil {
 		return fleet.PoolView{}, page, err
 	}
-	rooms, err := b.sharedRooms(ctx, []db.Pool{r}, groups)
+	rooms, err := b.sharedCapacities(ctx, []db.Pool{r}, groups)
 	if err != nil {
 		return fleet.PoolView{}, page, err
 	}
@@ -258,7 +258,7 @@ func (b *Queries) PoolVMs(ctx context.Context, a fleet.Actor, id fleet.PoolID, q
 		return fleet.Page[fleet.VMView]{}, err
 	}
 	var s statement
-	s.and(s.holds(holdsDisk, []string{string(id)}))
+	s.and(s.specContains(diskPattern, []string{string(id)}))
 	return b.listVMs(ctx, a, q, &s)
 }
 
@@ -293,7 +293,7 @@ func (b *Queries) PoolCounts(ctx context.Context, a fleet.Actor, id fleet.PoolID
 		}
 	}
 	var s statement
-	s.and(s.holds(holdsDisk, []string{string(id)}))
+	s.and(s.specContains(diskPattern, []string{string(id)}))
 	s.visible(a, "v.project_id", "")
 	count, err := collect(ctx, b, "SELECT count(*) FROM (SELECT 1 FROM vms v"+s.conditions()+" LIMIT "+strconv.Itoa(MaxCounted)+") x", &s, pgx.RowTo[int])
 	if err == nil {

@@ -34,14 +34,14 @@ func (b *Queries) ListProjects(ctx context.Context, a fleet.Actor, q fleet.Query
 	if err != nil {
 		return fleet.Page[fleet.Project]{}, err
 	}
-	tail := p.apply(&s)
+	tail := p.applyCursor(&s)
 	items, err := collect(ctx, b, "SELECT p.id, p.name, p.description, p.created_at, COALESCE(p.default_pool_id, ''), COALESCE(p.default_network_id, '') FROM projects p"+s.conditions()+tail, &s,
 		func(x pgx.CollectableRow) (v fleet.Project, err error) {
 			err = x.Scan(&v.ID, &v.Name, &v.Description, &v.CreatedAt, &v.DefaultPoolID, &v.DefaultNetworkID)
 			v.VMs = n.projects[v.ID].vms
 			return v, err
 		})
-	return p.cut(items), err
+	return p.pageOf(items), err
 }
 
 // GetProject returns one project that the actor sees.

@@ -28,8 +28,8 @@ func New(s *store.Store) *Queries {
 	b := &Queries{store: s}
 	b.fleetTotals = totalsCache[fleetKey, fleetTotals]{count: b.sumFleet, hosts: func(w fleetTotals) int { return w.hostSums.count() }, changed: b.wakePools}
 	b.networkSums = totalsCache[fleet.NetworkID, []networkSum]{count: b.sumNetworks, hosts: statusesIn, changed: notifyChanged(sameNetwork, network)}
-	b.firstPoolHosts = totalsCache[fleet.PoolID, firstStatuses]{count: eachFirst(b.findFirstPoolHosts), hosts: firstStatuses.count, changed: notifyChanged(firstStatuses.same, b.wakePool)}
-	b.firstNetworkHosts = totalsCache[fleet.NetworkID, firstStatuses]{count: eachFirst(b.findFirstNetworkHosts), hosts: firstStatuses.count, changed: notifyChanged(firstStatuses.same, network)}
+	b.firstPoolHosts = totalsCache[fleet.PoolID, firstStatuses]{count: forEachObject(b.findFirstPoolHosts), hosts: firstStatuses.count, changed: notifyChanged(firstStatuses.same, b.wakePool)}
+	b.firstNetworkHosts = totalsCache[fleet.NetworkID, firstStatuses]{count: forEachObject(b.findFirstNetworkHosts), hosts: firstStatuses.count, changed: notifyChanged(firstStatuses.same, network)}
 	return b
 }
 

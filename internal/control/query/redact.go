@@ -10,7 +10,7 @@ import (
 )
 
 // noHosts removes the filter key "host" if the actor cannot see hosts: a filter must not reveal what pages hide.
-func noHosts(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
+func withoutHostKey(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
 	if store.SeesHosts(a) {
 		return keys
 	}
@@ -47,10 +47,10 @@ func volumeFor(a fleet.Actor, v VolumeOn) VolumeOn {
 		return v
 	}
 	v.Path, v.Hosts, v.Unfit, v.UsedBy, v.Backing = "", []HostRef{}, "", nil, ""
-	v.InDrive, v.BaseOf, v.ModifiedAt, v.StoodOn = nil, nil, nil, nil
+	v.InDrive, v.BaseOf, v.ModifiedAt, v.BackingUsers = nil, nil, nil, nil
 	switch p := v.Published; {
 	case p == nil:
-	case !v.offered(a):
+	case !v.offeredToActor(a):
 		v.Published = nil
 	default:
 		v.Published = &Published{At: p.At, ImageID: p.ImageID, Image: p.Image, VersionID: p.VersionID, Number: p.Number, toAll: p.toAll, projects: p.projects}

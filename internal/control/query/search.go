@@ -177,7 +177,7 @@ func (b *Queries) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 	if policy.May(a, policy.StorageSee, "") {
 		add(`'pool', p.id, p.name, p.spec->>'kind', '' FROM pools p WHERE p.name ILIKE ` + part + ` OR p.id LIKE ` + start + ` ORDER BY p.name`)
 		known := statement{args: s.args}
-		known.and(shownNetwork)
+		known.and(shownNetworkSQL)
 		known.knownNetworks(a)
 		s.args = known.args
 		add(`'network', n.id, n.name, n.kind, '' FROM networks n` + known.conditions() + ` AND (n.name ILIKE ` + part + ` OR n.id LIKE ` + start + `) ORDER BY n.name`)
@@ -217,6 +217,6 @@ func (b *Queries) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 }
 
 func kindOrder(kind string) int {
-	_, place := fleet.Worded(kind)
+	_, place := fleet.ResourceByLabel(kind)
 	return place
 }

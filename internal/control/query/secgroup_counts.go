@@ -68,7 +68,7 @@ func (b *Queries) nicHits(ctx context.Context, vm fleet.VMID) (map[string]*fleet
 }
 
 // ruled reduces the counts of a NIC to the current rules of its groups, with zero for rules without a count.
-func ruled(h *fleet.NICHits, groups []fleet.NICGroup, rules map[fleet.SecurityGroupID][]fleet.SecurityRule, names map[string]string) *fleet.NICHits {
+func countsOfRules(h *fleet.NICHits, groups []fleet.NICGroup, rules map[fleet.SecurityGroupID][]fleet.SecurityRule, names map[string]string) *fleet.NICHits {
 	if h == nil {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // membersShown is the maximum number of member NICs that a group's page lists.
-const membersShown = 200
+const maxMembersShown = 200
 
 var securityGroupOrders = orders[fleet.SecurityGroupView]{
 	"name": {[]column{textColumn("g.name"), textColumn("g.id")}, func(v fleet.SecurityGroupView) []string { return []string{v.Name, string(v.ID)} }},
@@ -49,9 +49,9 @@ func (b *Queries) ListSecurityGroups(ctx context.Context, a fleet.Actor, q fleet
 		return fleet.Page[fleet.SecurityGroupView]{}, err
 	}
 	read := securityGroupSQL(&s, a)
-	tail := p.apply(&s)
+	tail := p.applyCursor(&s)
 	views, err := b.securityGroups(ctx, a, read, &s, tail)
-	return p.cut(views), err
+	return p.pageOf(views), err
 }
 
 // knownGroups limits groups (alias g) to global groups and those of projects that the actor sees.
@@ -136,13 +136,13 @@ func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.
 		return fleet.SecurityGroupView{}, err
 	}
 	v := views[0]
-	if v.Names, err = b.groupNames(ctx, a, v.Spec.Refers()); err != nil {
+	if v.Names, err = b.groupNames(ctx, a, v.Spec.ReferencedGroups()); err != nil {
 		return v, err
 	}
 	if v.Count, err = b.groupCount(ctx, a, v.SecurityGroup); err != nil {
 		return v, err
 	}
-	rows, err := b.store.MembersOf(ctx, db.MembersOfParams{ID: id, AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a), Most: membersShown})
+	rows, err := b.store.MembersOf(ctx, db.MembersOfParams{ID: id, AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a), Most: maxMembersShown})
 	if err != nil {
 		return v, store.Err(err)
 	}

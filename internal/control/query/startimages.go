@@ -41,7 +41,7 @@ func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.Start
 			}
 			out[i].ImageID = image.ID
 			for _, c := range version.Copies {
-				if c.Offered() {
+				if c.Usable() {
 					out[i].Pulled = append(out[i].Pulled, fleet.StartPull{PoolID: c.PoolID, PoolName: c.PoolName, HostName: c.HostName, Version: version.Number})
 				}
 			}

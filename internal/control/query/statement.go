@@ -16,17 +16,17 @@ import (
 // VMs, pools and networks are fresh too: an agent without a connection to its hypervisor reports none of these. Both
 // are fleet.Fresh in SQL.
 var (
-	agentOnline = within("s.seen_at")
-	fresh       = within("s.looked_at")
+	agentOnlineSQL = isFreshSQL("s.seen_at")
+	reportsFreshSQL       = isFreshSQL("s.looked_at")
 )
 
-func within(column string) string {
+func isFreshSQL(column string) string {
 	return fmt.Sprintf("COALESCE(is_fresh(%s, interval '%d seconds'), false)", column, int(fleet.Freshness/time.Second))
 }
 
 // total sums a quantity that hosts report. It saturates at the largest bigint, so that an absurd value from one host
 // does not fail the query. The total of no rows is 0.
-func total(column string) string {
+func totalSQL(column string) string {
 	return "LEAST(COALESCE(sum(" + column + "), 0), 9223372036854775807)::bigint"
 }
 
@@ -34,14 +34,14 @@ func total(column string) string {
 type statement struct {
 	where  []string
 	args   []any
-	varies bool // the best plan depends on the arguments' values
+	planEachTime bool // the best plan depends on the arguments' values
 
-	searches bool // contains a substring search, which may scan the whole table
+	isSearch bool // contains a substring search, which may scan the whole table
 }
 
 // arg binds a value that may change the plan and returns its placeholder.
 func (s *statement) arg(v any) string {
-	s.varies = true
+	s.planEachTime = true
 	return s.key(v)
 }
 
@@ -53,7 +53,7 @@ func (s *statement) key(v any) string {
 
 // pattern binds the pattern of a LIKE.
 func (s *statement) pattern(p fleet.Pattern) string {
-	s.searches = true
+	s.isSearch = true
 	return s.arg(p.Like())
 }
 
@@ -159,7 +159,7 @@ func (s *statement) visible(a fleet.Actor, column string, only fleet.ProjectID) 
 func (s *statement) byName(keys fleet.FilterKeys, filter, column string) error {
 	terms, err := fleet.ParseFilter(keys, filter)
 	for _, t := range terms {
-		s.not(t.Not, s.text("lower("+column+")", lower(t.Any)))
+		s.not(t.Not, s.text("lower("+column+")", lower(t.Alternatives)))
 	}
 	return err
 }

@@ -16,24 +16,24 @@ var storageTotalSQL = `WITH shared AS MATERIALIZED (
 			f.capacity_bytes, f.used_bytes
 		FROM pools p CROSS JOIN LATERAL (SELECT a.file_system, a.capacity_bytes, a.used_bytes FROM hosts h
 			JOIN assignments a ON a.noun = 'pool' AND a.object_id = p.id AND a.host_id = h.id JOIN host_sessions s ON s.host_id = h.id
-			WHERE a.said = 'active' AND ` + fresh + ` ORDER BY h.name LIMIT 1) f
+			WHERE a.said = 'active' AND ` + reportsFreshSQL + ` ORDER BY h.name LIMIT 1) f
 		WHERE p.spec->>'shared' = 'true'
 	), local AS (
 		SELECT COALESCE(a.file_system, a.object_id || ' ' || a.host_id) AS place, a.capacity_bytes, a.used_bytes
 		FROM assignments a JOIN pools p ON p.id = a.pool_id JOIN host_sessions s ON s.host_id = a.host_id
-		WHERE a.said = 'active' AND ` + fresh + ` AND p.spec->>'shared' IS DISTINCT FROM 'true'
+		WHERE a.said = 'active' AND ` + reportsFreshSQL + ` AND p.spec->>'shared' IS DISTINCT FROM 'true'
 	)
-	SELECT ` + total("x.capacity_bytes") + `, ` + total("x.used_bytes") + ` FROM (
+	SELECT ` + totalSQL("x.capacity_bytes") + `, ` + totalSQL("x.used_bytes") + ` FROM (
 		SELECT max(capacity_bytes) AS capacity_bytes, max(used_bytes) AS used_bytes FROM (SELECT * FROM shared UNION ALL SELECT * FROM local) c GROUP BY place
 	) x`
 
-func (b *Queries) storageTotal(ctx context.Context) (fleet.Room, error) {
-	rows, err := collect(ctx, b, storageTotalSQL, new(statement), func(row pgx.CollectableRow) (r fleet.Room, err error) {
+func (b *Queries) storageTotal(ctx context.Context) (fleet.PoolSpace, error) {
+	rows, err := collect(ctx, b, storageTotalSQL, new(statement), func(row pgx.CollectableRow) (r fleet.PoolSpace, err error) {
 		err = row.Scan(&r.CapacityBytes, &r.UsedBytes)
 		return r, err
 	})
 	if err != nil {
-		return fleet.Room{}, err
+		return fleet.PoolSpace{}, err
 	}
 	return rows[0], nil
 }

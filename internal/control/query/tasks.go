@@ -28,25 +28,25 @@ func (b *Queries) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
 		return fleet.Page[fleet.Task]{}, err
 	}
-	p, rq, err := b.tasksOf(ctx, a, q)
+	p, rq, err := b.tasksQuery(ctx, a, q)
 	if err != nil {
 		return fleet.Page[fleet.Task]{}, err
 	}
 	items, err := collect(ctx, b, rq.sql, rq.s, rq.scan)
-	return p.cut(redactAll(a, items, store.TaskFor)), err
+	return p.pageOf(redactAll(a, items, store.TaskFor)), err
 }
 
 // tasksOf builds the query for one page of tasks.
-func (b *Queries) tasksOf(ctx context.Context, a fleet.Actor, q fleet.Query) (paging[fleet.Task], rowQuery[fleet.Task], error) {
+func (b *Queries) tasksQuery(ctx context.Context, a fleet.Actor, q fleet.Query) (paging[fleet.Task], rowQuery[fleet.Task], error) {
 	s := new(statement)
-	p, terms, err := taskOrders.parse(q, "-created", noHosts(a, fleet.TaskKeys))
+	p, terms, err := taskOrders.parse(q, "-created", withoutHostKey(a, fleet.TaskKeys))
 	if err != nil {
 		return p, rowQuery[fleet.Task]{}, err
 	}
 	listed := s.tasksFor(a, q.Project, terms)
 	for _, t := range terms {
 		if t.Key == "who" && listed {
-			if t.Any, err = b.creators(ctx, t.Any); err != nil {
+			if t.Alternatives, err = b.matchingCreators(ctx, t.Alternatives); err != nil {
 				return p, rowQuery[fleet.Task]{}, err
 			}
 		}
@@ -54,11 +54,11 @@ func (b *Queries) tasksOf(ctx context.Context, a fleet.Actor, q fleet.Query) (pa
 			return p, rowQuery[fleet.Task]{}, err
 		}
 	}
-	tail := p.apply(s)
+	tail := p.applyCursor(s)
 	sql := taskRows + s.conditions() + tail
 	if slices.ContainsFunc(terms, usesFinishedIndex) {
 		over, open := taskRows+s.conditionsWith(taskFinished)+tail, taskRows+s.conditionsWith(taskOpen)+tail
-		sql = "SELECT * FROM ((" + over + ") UNION ALL (" + open + ")) t ORDER BY " + p.by() + " LIMIT " + strconv.Itoa(p.limit+1)
+		sql = "SELECT * FROM ((" + over + ") UNION ALL (" + open + ")) t ORDER BY " + p.orderBy() + " LIMIT " + strconv.Itoa(p.limit+1)
 	}
 	return p, rowQuery[fleet.Task]{sql, s, scanTask}, nil
 }
@@ -71,7 +71,7 @@ const (
 
 // usesFinishedIndex reports whether the term is best served by an index that exists only for finished tasks.
 func usesFinishedIndex(t fleet.Term) bool {
-	return !t.Not && (t.Key == "kind" || t.Key == "who" && !slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return len(m.Pattern) == 1 && m.Pattern[0] == "me" }))
+	return !t.Not && (t.Key == "kind" || t.Key == "who" && !slices.ContainsFunc(t.Alternatives, func(m fleet.Match) bool { return len(m.Pattern) == 1 && m.Pattern[0] == "me" }))
 }
 
 // tasksFor limits tasks to those that the actor sees. A task over several projects belongs to no project: its subtasks
@@ -101,26 +101,26 @@ func (s *statement) tasksFor(a fleet.Actor, only fleet.ProjectID, terms []fleet.
 func (b *Queries) taskTerm(ctx context.Context, s *statement, a fleet.Actor, t fleet.Term) error {
 	switch t.Key {
 	case "state", "kind":
-		s.not(t.Not, s.text("t."+t.Key, t.Any))
+		s.not(t.Not, s.text("t."+t.Key, t.Alternatives))
 	case "target", "name":
-		s.not(t.Not, "("+s.text("t.subject_name", lower(t.Any))+" OR "+s.text("t.subject", lower(t.Any))+")")
+		s.not(t.Not, "("+s.text("t.subject_name", lower(t.Alternatives))+" OR "+s.text("t.subject", lower(t.Alternatives))+")")
 	case "host":
-		ids, err := b.named(ctx, "hosts", t.Any)
+		ids, err := b.idsByName(ctx, "hosts", t.Alternatives)
 		if err == nil {
 			s.not(t.Not, s.oneOf("t.host_id", ids))
 		}
 		return err
 	case "parent":
-		s.not(t.Not, s.text("t.parent_id", t.Any))
+		s.not(t.Not, s.text("t.parent_id", t.Alternatives))
 	case "who":
-		s.not(t.Not, s.who(a, t.Any))
+		s.not(t.Not, s.createdBy(a, t.Alternatives))
 	}
 	return nil
 }
 
 // creators replaces patterns by the matching names of creators of listed tasks; prefixes stay unchanged. Such names are
 // few, and the recursive query steps through the index from name to name.
-func (b *Queries) creators(ctx context.Context, any []fleet.Match) ([]fleet.Match, error) {
+func (b *Queries) matchingCreators(ctx context.Context, any []fleet.Match) ([]fleet.Match, error) {
 	var patterns, rest []fleet.Match
 	for _, m := range any {
 		if _, exact := m.Exact(); exact || len(m.Pattern) == 2 && m.Pattern[1] == "" {
@@ -149,7 +149,7 @@ const creatorsSQL = `WITH RECURSIVE over (name) AS (
 
 // who is the condition that a task was created by any of the names, or by the actor for "me". If the term has no other
 // names, an index finds the actor's own tasks.
-func (s *statement) who(a fleet.Actor, any []fleet.Match) string {
+func (s *statement) createdBy(a fleet.Actor, any []fleet.Match) string {
 	var names []fleet.Match
 	parts := []string{"false"}
 	for _, m := range any {
@@ -190,7 +190,7 @@ func (b *Queries) RunningTasks(ctx context.Context, a fleet.Actor) (int, error) 
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
 		return 0, err
 	}
-	rq := runningOf(a)
+	rq := runningTasksQuery(a)
 	n, err := collect(ctx, b, rq.sql, rq.s, rq.scan)
 	if err != nil {
 		return 0, err
@@ -199,7 +199,7 @@ func (b *Queries) RunningTasks(ctx context.Context, a fleet.Actor) (int, error) 
 }
 
 // runningOf builds the query of RunningTasks. The limit keeps the count cheap; nobody needs a number above 1000.
-func runningOf(a fleet.Actor) rowQuery[int] {
+func runningTasksQuery(a fleet.Actor) rowQuery[int] {
 	s := new(statement)
 	s.tasksFor(a, "", nil)
 	s.and("t.state IN ('queued', 'running')")

@@ -43,19 +43,19 @@ func (b *Queries) ListTemplates(ctx context.Context, a fleet.Actor, q fleet.Quer
 	for _, t := range terms {
 		switch t.Key {
 		case "name":
-			s.not(t.Not, s.text("lower(t.name)", lower(t.Any)))
+			s.not(t.Not, s.text("lower(t.name)", lower(t.Alternatives)))
 		case "os":
-			s.not(t.Not, "EXISTS (SELECT 1 FROM jsonb_each_text(t.os) w WHERE "+s.text("lower(w.value)", lower(t.Any))+")")
+			s.not(t.Not, "EXISTS (SELECT 1 FROM jsonb_each_text(t.os) w WHERE "+s.text("lower(w.value)", lower(t.Alternatives))+")")
 		case "project":
-			s.not(t.Not, "EXISTS (SELECT 1 FROM projects w WHERE w.id = t.project_id AND "+s.text("w.name", t.Any)+")")
+			s.not(t.Not, "EXISTS (SELECT 1 FROM projects w WHERE w.id = t.project_id AND "+s.text("w.name", t.Alternatives)+")")
 		case "published":
-			yes := slices.ContainsFunc(t.Any, func(m fleet.Match) bool { v, _ := m.Exact(); return v == "yes" })
+			yes := slices.ContainsFunc(t.Alternatives, func(m fleet.Match) bool { v, _ := m.Exact(); return v == "yes" })
 			s.not(t.Not == yes, "EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND g.project_id IS DISTINCT FROM t.project_id)")
 		}
 	}
-	tail := p.apply(&s)
+	tail := p.applyCursor(&s)
 	views, err := b.templates(ctx, a, s, tail)
-	return p.cut(views), err
+	return p.pageOf(views), err
 }
 
 // GetTemplate returns one template.
@@ -129,7 +129,7 @@ func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map
 			}
 		}
 	}
-	images, own, err := b.versionsNamed(ctx, wanted)
+	images, own, err := b.versionsByID(ctx, wanted)
 	if err != nil {
 		return err
 	}
@@ -147,14 +147,14 @@ func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map
 			v.Disks = append(v.Disks, disk)
 		}
 		addCreatedVMs(a, &v, made)
-		v.Actions = policy.OfferTemplate(a, at[v.TemplateID].ProjectID, v.States())
+		v.Actions = policy.RestrictTemplateActions(a, at[v.TemplateID].ProjectID, v.States())
 		at[v.TemplateID].Versions = append(at[v.TemplateID].Versions, v)
 	}
 	return nil
 }
 
 // versionsNamed reads image versions with their copies, and the templates that own the images.
-func (b *Queries) versionsNamed(ctx context.Context, ids []string) (map[fleet.ImageVersionID]*fleet.ImageVersion, map[fleet.ImageVersionID]fleet.TemplateID, error) {
+func (b *Queries) versionsByID(ctx context.Context, ids []string) (map[fleet.ImageVersionID]*fleet.ImageVersion, map[fleet.ImageVersionID]fleet.TemplateID, error) {
 	out, own := map[fleet.ImageVersionID]*fleet.ImageVersion{}, map[fleet.ImageVersionID]fleet.TemplateID{}
 	if len(ids) == 0 {
 		return out, own, nil
@@ -188,7 +188,7 @@ func (b *Queries) versionsNamed(ctx context.Context, ids []string) (map[fleet.Im
 }
 
 // betterCopies orders the states of copies from best to worst.
-var betterCopies = []fleet.CopyState{fleet.CopyReady, fleet.CopyUnverified, fleet.CopyComing, fleet.CopyUnknown, fleet.CopyChanged, fleet.CopyMissing}
+var betterCopies = []fleet.CopyState{fleet.CopyReady, fleet.CopyUnverified, fleet.CopyInProgress, fleet.CopyUnknown, fleet.CopyChanged, fleet.CopyMissing}
 
 // diskOf returns the state of a disk's image: the best state of its copies. hosts is set if the actor may see where the
 // copies are.

@@ -26,13 +26,13 @@ func (b *Queries) ListJoinTokens(ctx context.Context, a fleet.Actor, q fleet.Que
 	if err := s.byName(fleet.JoinTokenKeys, q.Filter, "j.used_by"); err != nil {
 		return fleet.Page[fleet.JoinToken]{}, err
 	}
-	tail := p.apply(&s)
+	tail := p.applyCursor(&s)
 	items, err := collect(ctx, b, "SELECT j.id, COALESCE(j.host_id, ''), j.created_by, j.created_at, j.expires_at, j.used_at, j.used_by, j.revoked_at FROM join_tokens j"+s.conditions()+tail, &s,
 		func(x pgx.CollectableRow) (t fleet.JoinToken, err error) {
 			err = x.Scan(&t.ID, &t.HostID, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt, &t.UsedAt, &t.UsedBy, &t.RevokedAt)
 			return t, err
 		})
-	return p.cut(items), err
+	return p.pageOf(items), err
 }
 
 var tokenOrders = orders[fleet.Token]{
@@ -42,7 +42,7 @@ var tokenOrders = orders[fleet.Token]{
 
 // ListTokens returns one page of the actor's own API tokens, without their secrets. Sorts: name (default), created.
 func (b *Queries) ListTokens(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.Token], error) {
-	if err := policy.Check(a, policy.Self, ""); err != nil {
+	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return fleet.Page[fleet.Token]{}, err
 	}
 	p, err := tokenOrders.page(q, "name")
@@ -54,11 +54,11 @@ func (b *Queries) ListTokens(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	if err := s.byName(fleet.TokenKeys, q.Filter, "t.name"); err != nil {
 		return fleet.Page[fleet.Token]{}, err
 	}
-	tail := p.apply(&s)
+	tail := p.applyCursor(&s)
 	items, err := collect(ctx, b, "SELECT t.id, t.user_id, t.name, t.created_at, t.expires_at, t.last_used_at FROM tokens t"+s.conditions()+tail, &s,
 		func(x pgx.CollectableRow) (t fleet.Token, err error) {
 			err = x.Scan(&t.ID, &t.UserID, &t.Name, &t.CreatedAt, &t.ExpiresAt, &t.LastUsedAt)
 			return t, err
 		})
-	return p.cut(items), err
+	return p.pageOf(items), err
 }

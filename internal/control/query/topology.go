@@ -30,7 +30,7 @@ func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.Host
 	if err != nil {
 		return t, err
 	}
-	t.VMs = worstVMs(vms.Items)
+	t.VMs = limitVMs(vms.Items)
 	t.Discovered = found.Items[:min(len(found.Items), fleet.TopologyVMs-len(t.VMs))]
 	t.More = max(t.Host.VMs, len(vms.Items)) - len(t.VMs) + len(found.Items) - len(t.Discovered)
 	return t, nil
@@ -38,7 +38,7 @@ func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.Host
 
 // worstVMs limits the VMs to the number that a topology shows. It prefers VMs that need attention; a shortened result
 // is sorted by name.
-func worstVMs(all []fleet.VMView) []fleet.VMView {
+func limitVMs(all []fleet.VMView) []fleet.VMView {
 	rank := func(v fleet.VMView) int { return statusRank(v.Phase.Severity(), v.Attention) }
 	if len(all) > fleet.TopologyVMs {
 		slices.SortStableFunc(all, func(x, y fleet.VMView) int { return cmp.Compare(rank(x), rank(y)) })
@@ -57,7 +57,7 @@ func (b *Queries) NetworkTopology(ctx context.Context, a fleet.Actor, id fleet.N
 	if err != nil {
 		return t, err
 	}
-	t.VMs, t.Further = worstVMs(vms.Items), vms.Next != ""
+	t.VMs, t.Further = limitVMs(vms.Items), vms.Next != ""
 	t.More = len(vms.Items) - len(t.VMs)
 	if !policy.May(a, policy.InfraSee, "") {
 		return t, nil
@@ -87,7 +87,7 @@ func (b *Queries) devicesOf(ctx context.Context, hosts []fleet.HostID) (map[flee
 		func(x pgx.CollectableRow) (none struct{}, err error) {
 			var id fleet.HostID
 			var d fleet.HostDevices
-			err = x.Scan(&id, &d.NICs, &d.Looked)
+			err = x.Scan(&id, &d.NICs, &d.Current)
 			out[id] = d
 			return none, err
 		})
@@ -124,7 +124,7 @@ func (b *Queries) networkGridStatuses(ctx context.Context, hosts []fleet.HostID,
 	}
 	var s statement
 	s.and("a.noun = 'net' AND a.object_id = ANY (" + s.key(store.Texts(networks)) + "::text[]) AND a.host_id = ANY (" + s.key(store.Texts(hosts)) + "::text[])")
-	_, err := collect(ctx, b, `SELECT a.object_id, a.host_id, COALESCE(a.said, ''), `+fresh+`, a.faulty, a.asked = 'release'
+	_, err := collect(ctx, b, `SELECT a.object_id, a.host_id, COALESCE(a.said, ''), `+reportsFreshSQL+`, a.faulty, a.asked = 'release'
 		FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions(), &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var at fleet.NetworkOn
 		var reported fleet.NetworkState

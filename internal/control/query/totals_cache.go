@@ -39,7 +39,7 @@ type cachedTotal[V any] struct {
 // get returns the totals of the keys, from the cache or counted now. Within a transaction it always counts, because the
 // transaction must see its own changes.
 func (k *totalsCache[K, V]) get(ctx context.Context, of ...K) (map[K]V, error) {
-	if store.Joined(ctx) {
+	if store.InTx(ctx) {
 		return k.count(ctx, of)
 	}
 	out := make(map[K]V, len(of))
@@ -94,7 +94,7 @@ func (k *totalsCache[K, V]) start(of K, entry *cachedTotal[V], after time.Durati
 // lookup returns the cached total. If the total is too old, it waits for the count in progress, so that concurrent
 // requests share one count. ok is false for few hosts or within a transaction.
 func (k *totalsCache[K, V]) lookup(ctx context.Context, of K) (v V, ok bool) {
-	if store.Joined(ctx) {
+	if store.InTx(ctx) {
 		return v, false
 	}
 	v, done, ok := k.latest(of)

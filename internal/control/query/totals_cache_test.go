@@ -16,13 +16,13 @@ import (
 // testCache is a totalsCache whose counted value the test sets.
 type testCache struct {
 	totalsCache[string, int]
-	see sync.Mutex // protects the fields below
-	truth
+	truthMu sync.Mutex // protects the fields below
+	fakeCount
 	times    int // number of counts
 	reported int // number of reported changes
 }
 
-type truth struct {
+type fakeCount struct {
 	value, size int
 	err         error
 	panics      bool
@@ -30,11 +30,11 @@ type truth struct {
 }
 
 func newTestCache(size int) *testCache {
-	c := &testCache{truth: truth{size: size}}
+	c := &testCache{fakeCount: fakeCount{size: size}}
 	c.count = func(context.Context, []string) (map[string]int, error) {
 		time.Sleep(c.now().takes)
-		c.see.Lock()
-		defer c.see.Unlock()
+		c.truthMu.Lock()
+		defer c.truthMu.Unlock()
 		if c.times++; c.panics {
 			panic("broken")
 		}
@@ -42,8 +42,8 @@ func newTestCache(size int) *testCache {
 	}
 	c.hosts = func(int) int { return c.now().size }
 	c.changed = func(_ string, was, now int) {
-		c.see.Lock()
-		defer c.see.Unlock()
+		c.truthMu.Lock()
+		defer c.truthMu.Unlock()
 		if was != now {
 			c.reported++
 		}
@@ -51,31 +51,31 @@ func newTestCache(size int) *testCache {
 	return c
 }
 
-func (c *testCache) now() truth {
-	c.see.Lock()
-	defer c.see.Unlock()
-	return c.truth
+func (c *testCache) now() fakeCount {
+	c.truthMu.Lock()
+	defer c.truthMu.Unlock()
+	return c.fakeCount
 }
 
 // is changes what the next counts return.
-func (c *testCache) is(so func(*truth)) {
-	c.see.Lock()
-	defer c.see.Unlock()
-	so(&c.truth)
+func (c *testCache) change(so func(*fakeCount)) {
+	c.truthMu.Lock()
+	defer c.truthMu.Unlock()
+	so(&c.fakeCount)
 }
 
 // are sets the value.
-func (c *testCache) are(value int) { c.is(func(t *truth) { t.value = value }) }
+func (c *testCache) setValue(value int) { c.change(func(t *fakeCount) { t.value = value }) }
 
 // seen returns the number of counts and of reported changes.
 func (c *testCache) seen() (times, reported int) {
-	c.see.Lock()
-	defer c.see.Unlock()
+	c.truthMu.Lock()
+	defer c.truthMu.Unlock()
 	return c.times, c.reported
 }
 
 // wants reads the value and compares it, and the number of counts, with the expected ones.
-func (c *testCache) wants(t *testing.T, what string, value, times int) {
+func (c *testCache) wantValue(t *testing.T, what string, value, times int) {
 	t.Helper()
 	got, err := c.getOne(t.Context(), "a")
 	if counted, _ := c.seen(); err != nil || got != value || counted != times {
@@ -83,7 +83,7 @@ func (c *testCache) wants(t *testing.T, what string, value, times int) {
 	}
 }
 
-func pass(d time.Duration) {
+func advanceTime(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -91,52 +91,52 @@ func pass(d time.Duration) {
 func TestManyHostsTotalIsRefreshedInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(manyHosts + 1)
-		c.wants(t, "first", 0, 1)
-		c.are(1)
+		c.wantValue(t, "first", 0, 1)
+		c.setValue(1)
 		for range 100 {
-			c.wants(t, "cached", 0, 1)
+			c.wantValue(t, "cached", 0, 1)
 		}
-		pass(refreshInterval)
-		c.wants(t, "after a background count", 1, 2)
+		advanceTime(refreshInterval)
+		c.wantValue(t, "after a background count", 1, 2)
 		if _, reported := c.seen(); reported != 1 {
 			t.Errorf("%d changes reported, want 1", reported)
 		}
-		pass(refreshInterval)
-		c.wants(t, "unchanged", 1, 3)
+		advanceTime(refreshInterval)
+		c.wantValue(t, "unchanged", 1, 3)
 		if _, reported := c.seen(); reported != 1 {
 			t.Errorf("%d changes reported after an unchanged count, want 1", reported)
 		}
-		pass(idleTimeout + 2*refreshInterval)
+		advanceTime(idleTimeout + 2*refreshInterval)
 		times, _ := c.seen()
-		pass(time.Hour)
+		advanceTime(time.Hour)
 		if now, _ := c.seen(); now != times {
 			t.Errorf("%d further counts without requests", now-times)
 		}
-		c.are(2)
-		c.wants(t, "after a long time", 2, times+1)
+		c.setValue(2)
+		c.wantValue(t, "after a long time", 2, times+1)
 
-		c.is(func(t *truth) { t.value, t.err = 3, errors.New("no database") })
-		pass(refreshInterval)
-		c.wants(t, "while counting fails", 2, times+2)
-		pass(maxTotalAge)
+		c.change(func(t *fakeCount) { t.value, t.err = 3, errors.New("no database") })
+		advanceTime(refreshInterval)
+		c.wantValue(t, "while counting fails", 2, times+2)
+		advanceTime(maxTotalAge)
 		if got, err := c.getOne(t.Context(), "a"); err == nil {
 			t.Errorf("expired value returned: %d", got)
 		}
-		c.is(func(t *truth) { t.panics = true })
-		pass(refreshInterval)
-		c.is(func(t *truth) { t.err, t.panics = nil, false })
+		c.change(func(t *fakeCount) { t.panics = true })
+		advanceTime(refreshInterval)
+		c.change(func(t *fakeCount) { t.err, t.panics = nil, false })
 		if got, err := c.getOne(t.Context(), "a"); err != nil || got != 3 {
 			t.Errorf("after the failures: got %d, %v", got, err)
 		}
-		pass(idleTimeout + 2*refreshInterval)
+		advanceTime(idleTimeout + 2*refreshInterval)
 	})
 }
 
 func TestFewHostsTotalIsCountedPerRequest(t *testing.T) {
 	c := newTestCache(manyHosts)
 	for n := range 3 {
-		c.are(n)
-		c.wants(t, "narrow", n, n+1)
+		c.setValue(n)
+		c.wantValue(t, "narrow", n, n+1)
 	}
 }
 
@@ -144,16 +144,16 @@ func TestFewHostsTotalIsCountedPerRequest(t *testing.T) {
 func TestCachingFollowsNumberOfHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(manyHosts)
-		c.wants(t, "narrow", 0, 1)
-		c.is(func(t *truth) { t.size++ })
-		c.wants(t, "just wide", 0, 2)
-		c.wants(t, "wide", 0, 2)
-		c.is(func(t *truth) { t.size-- })
-		pass(refreshInterval)
-		c.wants(t, "narrow again", 0, 4)
-		c.wants(t, "and again", 0, 5)
-		pass(refreshInterval)
-		c.wants(t, "no background count", 0, 6)
+		c.wantValue(t, "narrow", 0, 1)
+		c.change(func(t *fakeCount) { t.size++ })
+		c.wantValue(t, "just wide", 0, 2)
+		c.wantValue(t, "wide", 0, 2)
+		c.change(func(t *fakeCount) { t.size-- })
+		advanceTime(refreshInterval)
+		c.wantValue(t, "narrow again", 0, 4)
+		c.wantValue(t, "and again", 0, 5)
+		advanceTime(refreshInterval)
+		c.wantValue(t, "no background count", 0, 6)
 	})
 }
 
@@ -161,20 +161,20 @@ func TestCachingFollowsNumberOfHosts(t *testing.T) {
 func TestTransactionBypassesCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(manyHosts + 1)
-		within := store.Within(t.Context(), struct{ pgx.Tx }{})
-		c.are(7)
+		within := store.WithTx(t.Context(), struct{ pgx.Tx }{})
+		c.setValue(7)
 		if got, err := c.getOne(within, "a"); err != nil || got != 7 {
 			t.Errorf("within: %d, %v", got, err)
 		}
-		c.are(1)
-		c.wants(t, "without", 1, 2)
-		c.are(8)
+		c.setValue(1)
+		c.wantValue(t, "without", 1, 2)
+		c.setValue(8)
 		if got, err := c.getOne(within, "a"); err != nil || got != 8 {
 			t.Errorf("within: %d, %v", got, err)
 		}
-		c.are(1)
-		c.wants(t, "without", 1, 3)
-		pass(idleTimeout + 2*refreshInterval)
+		c.setValue(1)
+		c.wantValue(t, "without", 1, 3)
+		advanceTime(idleTimeout + 2*refreshInterval)
 	})
 }
 
@@ -185,11 +185,11 @@ func TestPrefetchFillsCache(t *testing.T) {
 		c.prefetch("a")
 		c.prefetch("a")
 		synctest.Wait()
-		c.wants(t, "warm", 0, 1)
+		c.wantValue(t, "warm", 0, 1)
 		if _, reported := c.seen(); reported != 0 {
 			t.Error("a change was reported although no value had been read")
 		}
-		pass(idleTimeout + 2*refreshInterval)
+		advanceTime(idleTimeout + 2*refreshInterval)
 	})
 }
 
@@ -197,15 +197,15 @@ func TestPrefetchFillsCache(t *testing.T) {
 func TestConcurrentRequestsShareOneCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(manyHosts + 1)
-		c.wants(t, "first", 0, 1)
-		c.is(func(t *truth) { t.value, t.takes = 1, maxTotalAge })
-		pass(refreshInterval + 2500*time.Millisecond) // the background count has begun, and the cached value has expired
+		c.wantValue(t, "first", 0, 1)
+		c.change(func(t *fakeCount) { t.value, t.takes = 1, maxTotalAge })
+		advanceTime(refreshInterval + 2500*time.Millisecond) // the background count has begun, and the cached value has expired
 		var all sync.WaitGroup
 		for range 20 {
-			all.Go(func() { c.wants(t, "during a count", 1, 2) })
+			all.Go(func() { c.wantValue(t, "during a count", 1, 2) })
 		}
 		all.Wait()
-		pass(time.Hour)
+		advanceTime(time.Hour)
 	})
 }
 
@@ -213,15 +213,15 @@ func TestConcurrentRequestsShareOneCount(t *testing.T) {
 func TestSlowCountFinishesBeforeValueExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(manyHosts + 1)
-		c.is(func(t *truth) { t.takes = 1500 * time.Millisecond })
-		c.wants(t, "first", 0, 1)
+		c.change(func(t *fakeCount) { t.takes = 1500 * time.Millisecond })
+		c.wantValue(t, "first", 0, 1)
 		for range 300 {
-			pass(100 * time.Millisecond)
+			advanceTime(100 * time.Millisecond)
 			began := time.Now()
 			if _, err := c.getOne(t.Context(), "a"); err != nil || time.Since(began) > 0 {
 				t.Fatalf("waited %s, %v", time.Since(began), err)
 			}
 		}
-		pass(time.Hour)
+		advanceTime(time.Hour)
 	})
 }

@@ -78,7 +78,7 @@ func (b *Queries) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 }
 
 func (b *Queries) treeHosts(ctx context.Context, q fleet.Query) (TreeLevel, error) {
-	p, rq, err := treeHostsOf(q)
+	p, rq, err := treeHostsQuery(q)
 	if err != nil {
 		return TreeLevel{}, err
 	}
@@ -87,17 +87,17 @@ func (b *Queries) treeHosts(ctx context.Context, q fleet.Query) (TreeLevel, erro
 		return TreeLevel{}, err
 	}
 	hosts, err := collect(ctx, b, rq.sql, rq.s, rq.scan)
-	return level(p.cut(hosts), sums.hostNode), err
+	return treeLevelOf(p.pageOf(hosts), sums.hostNode), err
 }
 
 // treeHostsOf builds the query for one page of hosts with only their names and phases.
-func treeHostsOf(q fleet.Query) (paging[fleet.HostView], rowQuery[fleet.HostView], error) {
+func treeHostsQuery(q fleet.Query) (paging[fleet.HostView], rowQuery[fleet.HostView], error) {
 	p, err := hostOrders.page(q, "name")
 	if err != nil {
 		return p, rowQuery[fleet.HostView]{}, err
 	}
 	s := new(statement)
-	tail := p.apply(s)
+	tail := p.applyCursor(s)
 	sql := "SELECT h.id, h.name, " + hostPhaseSQL + " FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id" + s.conditions() + tail
 	return p, rowQuery[fleet.HostView]{sql, s, func(row pgx.CollectableRow) (v fleet.HostView, err error) {
 		err = row.Scan(&v.ID, &v.Name, &v.Phase)
@@ -112,7 +112,7 @@ func (n *counters) hostNode(h fleet.HostView) TreeNode {
 	return node
 }
 
-func level[T any](page fleet.Page[T], node func(T) TreeNode) TreeLevel {
+func treeLevelOf[T any](page fleet.Page[T], node func(T) TreeNode) TreeLevel {
 	l := TreeLevel{Nodes: make([]TreeNode, len(page.Items)), Next: page.Next}
 	for i, item := range page.Items {
 		l.Nodes[i] = node(item)
@@ -122,7 +122,7 @@ func level[T any](page fleet.Page[T], node func(T) TreeNode) TreeLevel {
 
 // nodeOf returns the node of one object.
 func nodeOf[I ~string](n fleet.ResourceType, id I, name string) TreeNode {
-	is := n.Is()
+	is := n.Info()
 	return TreeNode{Key: string(fleet.SubjectOf(n, id)), Kind: is.Label, ID: string(id), Name: name, Icon: is.Icon}
 }
 
@@ -138,13 +138,13 @@ func vmNode(v fleet.VMView) TreeNode {
 // treeHost returns a host's VMs, preceded by the group of its unmanaged VMs.
 func (b *Queries) treeHost(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.HostID) (TreeLevel, error) {
 	var s statement
-	s.and("v.host_id = " + s.arg(cleanID(string(id))))
+	s.and("v.host_id = " + s.arg(validIDOrEmpty(string(id))))
 	page, err := b.listVMs(ctx, a, q, &s)
 	if err != nil {
 		return TreeLevel{}, err
 	}
 	sums, err := b.currentCounters(ctx)
-	l := level(page, vmNode)
+	l := treeLevelOf(page, vmNode)
 	if n := sums.discovered[id]; err == nil && n > 0 && q.After == "" {
 		found := TreeNode{Key: "found:" + string(id), Kind: "found", HostID: id, Name: "Discovered", Icon: "folder", Count: n, HasChildren: true}
 		l.Nodes = append([]TreeNode{found}, l.Nodes...)
@@ -153,7 +153,7 @@ func (b *Queries) treeHost(ctx context.Context, a fleet.Actor, q fleet.Query, id
 }
 
 // cleanID returns id, or an empty string, which matches no object, if id is malformed.
-func cleanID(id string) string {
+func validIDOrEmpty(id string) string {
 	if !fleet.IsID(id) {
 		return ""
 	}
@@ -162,9 +162,9 @@ func cleanID(id string) string {
 
 func (b *Queries) treeDiscovered(ctx context.Context, q fleet.Query, host string) (TreeLevel, error) {
 	var s statement
-	s.and("f.host_id = " + s.arg(cleanID(host)))
+	s.and("f.host_id = " + s.arg(validIDOrEmpty(host)))
 	page, err := b.listDiscovered(ctx, q, &s)
-	return level(page, func(f fleet.DiscoveredVM) TreeNode {
+	return treeLevelOf(page, func(f fleet.DiscoveredVM) TreeNode {
 		return TreeNode{
 			Key: "foundVM:" + string(f.HostID) + "/" + string(f.ID), Kind: "foundVM", ID: string(f.ID), HostID: f.HostID, Name: f.Name, Icon: "monitor",
 			Severity: f.Phase.Severity(), PhaseWord: f.Phase.Word(),
@@ -173,7 +173,7 @@ func (b *Queries) treeDiscovered(ctx context.Context, q fleet.Query, host string
 }
 
 func (b *Queries) treeProjects(ctx context.Context, a fleet.Actor, only fleet.ProjectID) (TreeLevel, error) {
-	projects, err := Every(ctx, a, fleet.Query{Project: only}, b.ListProjects)
+	projects, err := ReadAllPages(ctx, a, fleet.Query{Project: only}, b.ListProjects)
 	l := TreeLevel{Nodes: []TreeNode{}}
 	for _, p := range projects {
 		node := nodeOf(fleet.TypeProject, p.ID, p.Name)
@@ -189,18 +189,18 @@ func (b *Queries) treeProject(ctx context.Context, a fleet.Actor, q fleet.Query,
 		return TreeLevel{}, store.NoProject(err)
 	}
 	if key == "" {
-		q.Project = fleet.ProjectID(cleanID(string(id)))
+		q.Project = fleet.ProjectID(validIDOrEmpty(string(id)))
 		if q.Project == "" {
 			return TreeLevel{Nodes: []TreeNode{}}, nil
 		}
 		page, err := b.listVMs(ctx, a, q, new(statement))
-		return level(page, vmNode), err
+		return treeLevelOf(page, vmNode), err
 	}
 	var checks fleet.Checks
 	if fleet.CheckLabels(&checks, "label", map[string]string{key: ""}); checks.Err() != nil {
 		return TreeLevel{}, checks.Err()
 	}
-	groups, err := b.store.LabelGroups(ctx, db.LabelGroupsParams{Key: key, ProjectID: fleet.ProjectID(cleanID(string(id)))})
+	groups, err := b.store.LabelGroups(ctx, db.LabelGroupsParams{Key: key, ProjectID: fleet.ProjectID(validIDOrEmpty(string(id)))})
 	if err != nil {
 		return TreeLevel{}, store.Err(err)
 	}
@@ -219,7 +219,7 @@ func (b *Queries) treeProject(ctx context.Context, a fleet.Actor, q fleet.Query,
 // label.
 func (b *Queries) treeLabel(ctx context.Context, a fleet.Actor, q fleet.Query, node string) (TreeLevel, error) {
 	project, label, _ := strings.Cut(node, ":")
-	if q.Project = fleet.ProjectID(cleanID(project)); q.Project == "" || strings.ContainsRune(label, 0) {
+	if q.Project = fleet.ProjectID(validIDOrEmpty(project)); q.Project == "" || strings.ContainsRune(label, 0) {
 		return TreeLevel{Nodes: []TreeNode{}}, nil
 	}
 	key, value, has := strings.Cut(label, "=")
@@ -230,7 +230,7 @@ func (b *Queries) treeLabel(ctx context.Context, a fleet.Actor, q fleet.Query, n
 		s.not(true, s.labels("v.labels", []fleet.Match{{Label: key, Pattern: fleet.Pattern{"", ""}}}))
 	}
 	page, err := b.listVMs(ctx, a, q, &s)
-	return level(page, vmNode), err
+	return treeLevelOf(page, vmNode), err
 }
 
 func (b *Queries) treeStorage(ctx context.Context) (TreeLevel, error) {
@@ -253,14 +253,14 @@ func (b *Queries) treePools(ctx context.Context, a fleet.Actor, q fleet.Query, g
 	var s statement
 	s.and("(p.spec->>'shared')::boolean = " + s.arg(group == "shared"))
 	page, err := b.pagePools(ctx, a, p, s, nil)
-	return level(page, func(v fleet.PoolView) TreeNode {
+	return treeLevelOf(page, func(v fleet.PoolView) TreeNode {
 		return nodeOf(fleet.TypePool, v.ID, v.Name).withPhase(v.Health.Severity, v.Health.Summary)
 	}), err
 }
 
 func (b *Queries) treeNetworks(ctx context.Context, a fleet.Actor, q fleet.Query) (TreeLevel, error) {
 	page, err := b.ListNetworks(ctx, a, q)
-	return level(page, func(v fleet.NetworkView) TreeNode {
+	return treeLevelOf(page, func(v fleet.NetworkView) TreeNode {
 		node := nodeOf(fleet.TypeNetwork, v.ID, v.Name)
 		node.Count = v.Health.Hosts
 		return node

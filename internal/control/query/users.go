@@ -29,12 +29,12 @@ func (b *Queries) ListUsers(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	for _, t := range terms {
 		switch t.Key {
 		case "name":
-			s.not(t.Not, s.text("lower(u.name)", lower(t.Any)))
+			s.not(t.Not, s.text("lower(u.name)", lower(t.Alternatives)))
 		case "role":
-			s.not(t.Not, s.text("COALESCE(NULLIF(u.role, ''), 'none')", t.Any))
+			s.not(t.Not, s.text("COALESCE(NULLIF(u.role, ''), 'none')", t.Alternatives))
 		}
 	}
-	tail := p.apply(&s)
+	tail := p.applyCursor(&s)
 	items, err := collect(ctx, b, userRows+s.conditions()+tail, &s, func(x pgx.CollectableRow) (fleet.User, error) {
 		var row db.User
 		var projects []byte
@@ -43,7 +43,7 @@ func (b *Queries) ListUsers(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		}
 		return store.UserWith(row, projects)
 	})
-	return p.cut(items), err
+	return p.pageOf(items), err
 }
 
 const userRows = `SELECT u.id, u.name, u.role, u.must_change, u.disabled, u.created_at, u.last_seen_at,

@@ -24,7 +24,7 @@ const (
 
 // ListViews returns the actor's saved views of a list, by name.
 func (b *Queries) ListViews(ctx context.Context, a fleet.Actor, list string) ([]fleet.SavedView, error) {
-	if err := policy.Check(a, policy.Self, ""); err != nil {
+	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return nil, err
 	}
 	if _, known := fleet.ViewQuery(list, nil); !known {
@@ -44,7 +44,7 @@ func (b *Queries) ListViews(ctx context.Context, a fleet.Actor, list string) ([]
 // SaveView saves a view of a list for the actor. It stores only the parameters of the URL query that define a view, and
 // replaces a view of the same name. The filter is not validated before the view is opened.
 func (b *Queries) SaveView(ctx context.Context, a fleet.Actor, list, name, query string) (fleet.SavedView, error) {
-	if err := policy.Check(a, policy.Self, ""); err != nil {
+	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return fleet.SavedView{}, err
 	}
 	if a.UserID == "" {
@@ -78,7 +78,7 @@ func (b *Queries) SaveView(ctx context.Context, a fleet.Actor, list, name, query
 
 // DeleteView deletes one of the actor's own views and returns it.
 func (b *Queries) DeleteView(ctx context.Context, a fleet.Actor, id fleet.ViewID) (fleet.SavedView, error) {
-	if err := policy.Check(a, policy.Self, ""); err != nil {
+	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return fleet.SavedView{}, err
 	}
 	var view fleet.SavedView

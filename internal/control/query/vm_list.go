@@ -44,7 +44,7 @@ func (b *Queries) ListVMRows(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}
-	return b.shapedVMs(ctx, a, q, new(statement), vmRows)
+	return b.listVMsAs(ctx, a, q, new(statement), vmRows)
 }
 
 // ListVMLines works like ListVMRows without CPU load. It allows longer pages, for callers that read a complete list.
@@ -52,21 +52,21 @@ func (b *Queries) ListVMLines(ctx context.Context, a fleet.Actor, q fleet.Query)
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}
-	return b.shapedVMs(ctx, a, q, new(statement), vmLines)
+	return b.listVMsAs(ctx, a, q, new(statement), vmLines)
 }
 
 // listVMs works like ListVMs with the conditions already in s.
 func (b *Queries) listVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *statement) (fleet.Page[fleet.VMView], error) {
-	return b.shapedVMs(ctx, a, q, s, fullVMs)
+	return b.listVMsAs(ctx, a, q, s, fullVMs)
 }
 
-func (b *Queries) shapedVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *statement, shape vmShape) (fleet.Page[fleet.VMView], error) {
+func (b *Queries) listVMsAs(ctx context.Context, a fleet.Actor, q fleet.Query, s *statement, shape vmShape) (fleet.Page[fleet.VMView], error) {
 	all := vmOrders
 	if !store.SeesHosts(a) {
 		all = maps.Clone(vmOrders)
 		delete(all, "host") // its cursors contain host names
 	}
-	p, terms, err := all.parse(q, "name", noHosts(a, fleet.VMKeys))
+	p, terms, err := all.parse(q, "name", withoutHostKey(a, fleet.VMKeys))
 	if err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}
@@ -84,41 +84,41 @@ func (b *Queries) shapedVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s
 	case "project":
 		sql, err = b.groupedVMs(ctx, p, s, shape, len(terms) > 0, "projects p", "p.id = v.project_id")
 	default:
-		tail := p.apply(s)
+		tail := p.applyCursor(s)
 		sql = shape.columns + vmTables + s.conditions() + tail
 	}
 	if err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}
 	items, err := collect(ctx, b, sql, s, shape.scan())
-	return p.cut(redactAll(a, items, store.VMFor)), err
+	return p.pageOf(redactAll(a, items, store.VMFor)), err
 }
 
 // fewVMs is the largest number of VMs that are sorted. More VMs are read host by host or project by project.
-const fewVMs = 1000
+const maxSortedVMs = 1000
 
 // groupedVMs returns SQL that steps through outer by name and takes at most one page of VMs from each row, so that it
 // stops early in any fleet. With a filter of few matches it would scan all of outer; the matching VMs are therefore
 // read first and then sorted.
 func (b *Queries) groupedVMs(ctx context.Context, p paging[fleet.VMView], s *statement, shape vmShape, filtered bool, outer, on string) (string, error) {
 	if filtered {
-		s.varies = true // like the statement of a page
-		ids, err := collect(ctx, b, "SELECT v.id"+vmTables+s.conditions()+" LIMIT "+strconv.Itoa(fewVMs+1), s, pgx.RowTo[string])
+		s.planEachTime = true // like the statement of a page
+		ids, err := collect(ctx, b, "SELECT v.id"+vmTables+s.conditions()+" LIMIT "+strconv.Itoa(maxSortedVMs+1), s, pgx.RowTo[string])
 		if err != nil {
 			return "", err
 		}
-		if len(ids) <= fewVMs {
+		if len(ids) <= maxSortedVMs {
 			s.and("v.id = ANY (" + s.arg(ids) + "::text[])")
-			tail := p.apply(s)
+			tail := p.applyCursor(s)
 			return shape.columns + vmTables + " JOIN " + outer + " ON " + on + s.conditions() + tail, nil
 		}
 	}
 	p.applyFirst(s)
-	tail := p.apply(s)
+	tail := p.applyCursor(s)
 	s.and(on)
 	within := p
 	within.columns = p.columns[1:]
-	inner := shape.columns + vmTables + s.conditions() + " ORDER BY " + within.by() + " LIMIT " + strconv.Itoa(p.limit+1)
+	inner := shape.columns + vmTables + s.conditions() + " ORDER BY " + within.orderBy() + " LIMIT " + strconv.Itoa(p.limit+1)
 	return "SELECT v.* FROM " + outer + " CROSS JOIN LATERAL (" + inner + ") v" + tail, nil
 }
 
@@ -133,58 +133,58 @@ func (b *Queries) vmTerm(ctx context.Context, s *statement, t fleet.Term) error 
 	case "drift":
 		return b.driftTerm(ctx, s, t)
 	case "host", "project":
-		ids, err := b.named(ctx, t.Key+"s", t.Any)
+		ids, err := b.idsByName(ctx, t.Key+"s", t.Alternatives)
 		if err == nil {
 			s.not(t.Not, s.oneOf("v."+t.Key+"_id", ids))
 		}
 		return err
 	case "pool":
-		ids, err := b.named(ctx, "pools", t.Any)
+		ids, err := b.idsByName(ctx, "pools", t.Alternatives)
 		if err == nil {
-			s.not(t.Not, s.holds(holdsDisk, ids))
+			s.not(t.Not, s.specContains(diskPattern, ids))
 		}
 		return err
 	case "name":
-		s.not(t.Not, s.trigramText(t.Not, "v.name", lower(t.Any)))
+		s.not(t.Not, s.trigramText(t.Not, "v.name", lower(t.Alternatives)))
 	case "id":
-		s.not(t.Not, s.text("v.id", lower(t.Any)))
+		s.not(t.Not, s.text("v.id", lower(t.Alternatives)))
 	case "label":
-		s.not(t.Not, s.vmLabels(t.Not, t.Any))
+		s.not(t.Not, s.vmLabels(t.Not, t.Alternatives))
 	case "network":
 		var named statement
-		named.and(named.text("lower(n.name)", lower(t.Any)))
+		named.and(named.text("lower(n.name)", lower(t.Alternatives)))
 		ids, err := collect(ctx, b, "SELECT n.id FROM networks n"+named.conditions(), &named, pgx.RowTo[string])
 		if err != nil {
 			return err
 		}
-		s.not(t.Not, s.holds(`{"nics":[{"networkId":?}]}`, ids))
+		s.not(t.Not, s.specContains(`{"nics":[{"networkId":?}]}`, ids))
 	case "mac", "address":
-		s.not(t.Not, s.matchesWord(t.Not, wordKinds[t.Key], lower(t.Any)))
+		s.not(t.Not, s.matchesWord(t.Not, wordKinds[t.Key], lower(t.Alternatives)))
 	}
 	return nil
 }
 
 // holdsDisk is the JSON pattern of a spec with a disk in a pool.
-const holdsDisk = `{"disks":[{"poolId":?}]}`
+const diskPattern = `{"disks":[{"poolId":?}]}`
 
 // holds is the condition that a VM's spec contains the JSON pattern shape, with one of the ids in place of "?". A GIN
 // index supports it.
-func (s *statement) holds(shape string, ids []string) string {
+func (s *statement) specContains(shape string, ids []string) string {
 	parts := []string{"false"}
 	for _, id := range ids {
-		parts = append(parts, "v.spec @> "+s.arg(document(shape, id))+"::jsonb")
+		parts = append(parts, "v.spec @> "+s.arg(jsonPattern(shape, id))+"::jsonb")
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
 // document returns shape with text, as a JSON string, in place of "?".
-func document(shape, text string) string {
+func jsonPattern(shape, text string) string {
 	value, _ := json.Marshal(text) // strings always marshal
 	return strings.Replace(shape, "?", string(value), 1)
 }
 
 // named returns the IDs of the hosts, projects or pools whose names match.
-func (b *Queries) named(ctx context.Context, table string, any []fleet.Match) ([]string, error) {
+func (b *Queries) idsByName(ctx context.Context, table string, any []fleet.Match) ([]string, error) {
 	var s statement
 	if name, ok := any[0].Exact(); ok && len(any) == 1 {
 		s.and("name = " + s.key(strings.ToLower(name)))

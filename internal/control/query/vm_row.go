@@ -19,8 +19,8 @@ type vmRow struct {
 	db.VM
 	into []any
 
-	project, host, hostName, projectName, ordered, power interned[string]
-	labels                                               interned[map[string]string]
+	project, host, hostName, projectName, ordered, power cachedColumn[string]
+	labels                                               cachedColumn[map[string]string]
 	addresses                                            stringList
 	nextBoot                                             []string
 	pendingUnplug                                        []fleet.PendingUnplug
@@ -33,7 +33,7 @@ type vmRow struct {
 func scanVMRows() pgx.RowToFunc[fleet.VMView] {
 	r := new(vmRow)
 	decodeString := func(text []byte) (string, error) { return string(text), nil }
-	for _, t := range []*interned[string]{&r.project, &r.host, &r.hostName, &r.projectName, &r.ordered, &r.power} {
+	for _, t := range []*cachedColumn[string]{&r.project, &r.host, &r.hostName, &r.projectName, &r.ordered, &r.power} {
 		t.read = decodeString
 	}
 	r.labels.read = func(text []byte) (labels map[string]string, err error) {
@@ -68,31 +68,31 @@ func (r *vmRow) scan(row pgx.CollectableRow) (fleet.VMView, error) {
 }
 
 // interned is a column with few distinct values; each value is decoded once. known is false for NULL.
-type interned[T any] struct {
+type cachedColumn[T any] struct {
 	value T
 	known bool
 	read  func([]byte) (T, error)
-	had   map[string]T
+	decoded   map[string]T
 }
 
 // sameMost limits the cached values. A column with more distinct values gains too little from the cache.
-const sameMost = 1000
+const maxCachedValues = 1000
 
 // ScanBytes implements pgtype.BytesScanner.
-func (s *interned[T]) ScanBytes(text []byte) (err error) {
+func (s *cachedColumn[T]) ScanBytes(text []byte) (err error) {
 	var known bool
-	if s.value, known = s.had[string(text)]; known || text == nil {
+	if s.value, known = s.decoded[string(text)]; known || text == nil {
 		s.known = text != nil
 		return nil
 	}
 	if s.value, err = s.read(text); err != nil {
 		return err
 	}
-	if s.known = true; s.had == nil {
-		s.had = map[string]T{}
+	if s.known = true; s.decoded == nil {
+		s.decoded = map[string]T{}
 	}
-	if len(s.had) < sameMost {
-		s.had[string(text)] = s.value
+	if len(s.decoded) < maxCachedValues {
+		s.decoded[string(text)] = s.value
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (s *statement) matchesWord(negate bool, kind string, any []fleet.Match) str
 
 // Markers of a word's start and end in its trigrams, and the length of a trigram.
 const (
-	wordBegins, wordEnds = "\x02", "\x03"
+	wordStartMarker, wordEndMarker = "\x02", "\x03"
 	trigramLength        = 3
 )
 
@@ -36,10 +36,10 @@ func trigrams(p fleet.Pattern) []string {
 	var found []string
 	for i, part := range p {
 		if i == 0 {
-			part = wordBegins + part
+			part = wordStartMarker + part
 		}
 		if i == len(p)-1 {
-			part += wordEnds
+			part += wordEndMarker
 		}
 		text := []rune(part)
 		for i := range len(text) - trigramLength + 1 {

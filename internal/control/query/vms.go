@@ -55,7 +55,7 @@ func (b *Queries) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*f
 }
 
 // VMEvents returns the audit entries and tasks of a VM.
-func (b *Queries) VMEvents(ctx context.Context, a fleet.Actor, id fleet.VMID) (History, error) {
+func (b *Queries) VMHistory(ctx context.Context, a fleet.Actor, id fleet.VMID) (History, error) {
 	if _, err := b.GetVM(ctx, a, id); err != nil {
 		return History{}, err
 	}

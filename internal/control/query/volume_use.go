@@ -13,7 +13,7 @@ import (
 
 // Use returns the facts that decide which actions the volume allows.
 func (v VolumeOn) Use() fleet.VolumeUse {
-	return fleet.VolumeUse{Volume: v.Volume, Held: v.inUse, Online: len(v.Hosts) > 0, Work: v.work, Busy: v.busy}
+	return fleet.VolumeUse{Volume: v.Volume, Held: v.inUse, Online: len(v.Hosts) > 0, Work: v.runningWork, Busy: v.runningVM}
 }
 
 // withActions adds usage and actions to the volumes of one pool, for actors who may change them.
@@ -53,20 +53,20 @@ func withActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool
 		if v.VM != nil {
 			v.inUse.Disk = v.VM.Name
 		}
-		v.inUse.Drive, v.inUse.Published, v.work = drives.of(*v), v.Published != nil, workOn(works, *v)
+		v.inUse.Drive, v.inUse.Published, v.runningWork = drives.userOf(*v), v.Published != nil, runningWorkOn(works, *v)
 		if v.Published != nil {
 			v.inUse.Image = v.Published.Image
 		}
 		for _, id := range append(slices.Clone(v.UsedBy), v.owner()) {
-			v.busy = cmp.Or(v.busy, running[id])
+			v.runningVM = cmp.Or(v.runningVM, running[id])
 		}
-		v.Orphan = v.Format != fleet.FormatLUN && len(v.Hosts) > 0 && v.VM == nil && len(v.users)+len(v.drives)+len(v.BaseOf) == 0 && v.inUse == fleet.VolumeInUse{} && v.work == ""
+		v.Orphan = v.Format != fleet.FormatLUN && len(v.Hosts) > 0 && v.VM == nil && len(v.users)+len(v.drives)+len(v.BaseOf) == 0 && v.inUse == fleet.VolumeInUse{} && v.runningWork == ""
 		for _, e := range exports {
-			if e.Volume == v.Name && (v.on == "" || v.on == e.HostID) {
+			if e.Volume == v.Name && (v.hostID == "" || v.hostID == e.HostID) {
 				v.FetchUntil, v.Orphan = &e.ExpiresAt, false
 			}
 		}
-		v.Actions = policy.Offer(a, "volume", "", v.Use().Actions())
+		v.Actions = policy.RestrictActions(a, "volume", "", v.Use().Actions())
 	}
 	return volumes, nil
 }
@@ -79,13 +79,13 @@ func (v VolumeOn) owner() fleet.VMID {
 }
 
 // drives are the names of VMs with volumes in their CD-ROM drives, from VM specs and from hosts' reports.
-type drives struct {
+type driveUsers struct {
 	bySpec   map[fleet.Volref]string
 	byReport map[domainOn]string
 }
 
-func drivesOf(ctx context.Context, q *db.Queries, params db.DrivesWithParams, domains []string) (drives, error) {
-	d := drives{map[fleet.Volref]string{}, map[domainOn]string{}}
+func drivesOf(ctx context.Context, q *db.Queries, params db.DrivesWithParams, domains []string) (driveUsers, error) {
+	d := driveUsers{map[fleet.Volref]string{}, map[domainOn]string{}}
 	if len(params.Pools) > 0 {
 		rows, err := q.DrivesWith(ctx, params)
 		if err != nil {
@@ -108,7 +108,7 @@ func drivesOf(ctx context.Context, q *db.Queries, params db.DrivesWithParams, do
 }
 
 // of returns the name of a VM with the volume in its drive, or an empty string.
-func (d drives) of(v VolumeOn) string {
+func (d driveUsers) userOf(v VolumeOn) string {
 	if name := d.bySpec[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; name != "" || len(v.drives) == 0 {
 		return name
 	}
@@ -139,11 +139,11 @@ func runningUsers(ctx context.Context, q *db.Queries, volumes []VolumeOn) (map[f
 }
 
 // workOn returns the running operation on the volume, or with the volume as source, or an empty string.
-func workOn(works []db.VolumesAtWorkRow, v VolumeOn) string {
+func runningWorkOn(works []db.VolumesAtWorkRow, v VolumeOn) string {
 	for _, w := range works {
 		ref, _ := w.Subject.Volume()
-		if (ref.IsOrBecomes(v.Name) || w.Source == v.Name) && (v.on == "" || v.on == w.HostID) {
-			return w.Kind.Is().Verb
+		if (ref.IsVolumeOrPartialFile(v.Name) || w.Source == v.Name) && (v.hostID == "" || v.hostID == w.HostID) {
+			return w.Kind.Info().Verb
 		}
 	}
 	return ""

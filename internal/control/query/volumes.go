@@ -37,17 +37,17 @@ type VolumeOn struct {
 	SeenAt *time.Time `json:"-"` // last inventory of a host that has the volume
 
 	inUse        fleet.VolumeInUse
-	work         string       // running operation on the volume
-	busy         string       // running VM that uses the volume
+	runningWork         string       // running operation on the volume
+	runningVM         string       // running VM that uses the volume
 	drives       []domainOn   // domains with the volume in a CD-ROM drive, by host report
-	on           fleet.HostID // host of a local pool's volume; empty for a shared pool
+	hostID           fleet.HostID // host of a local pool's volume; empty for a shared pool
 	paths        []string     // paths on the hosts
 	users        []domainOn   // domains that use the volume as a disk, by host report
 	overlayUsers []domainOn   // users that have the volume only as backing file
 }
 
 // On returns the host of a local pool's volume; empty for a shared pool.
-func (v VolumeOn) On() fleet.HostID { return v.on }
+func (v VolumeOn) LocalHost() fleet.HostID { return v.hostID }
 
 // domainOn identifies a domain by host and UUID, because two hosts may have domains with the same UUID.
 type domainOn struct {
@@ -79,7 +79,7 @@ func (b *Queries) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolI
 	}
 	var s statement
 	s.and("a.pool_id = " + s.key(string(id)) + " AND a.status IS NOT NULL")
-	statuses, err := collect(ctx, b, `SELECT a.host_id, h.name, `+fresh+` AND a.said = 'active', a.status->'volumes'
+	statuses, err := collect(ctx, b, `SELECT a.host_id, h.name, `+reportsFreshSQL+` AND a.said = 'active', a.status->'volumes'
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+` ORDER BY h.name`, &s,
 		func(row pgx.CollectableRow) (hostStatus, error) {
 			x := hostStatus{pool: pool}
@@ -121,10 +121,10 @@ func visibleVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, volumes [
 	}
 	shown := []VolumeOn{}
 	for _, v := range volumes {
-		owner, seen := owners.of(a, v)
+		owner, seen := owners.ownerOf(a, v)
 		v.VM = owner
-		published.mark(&v)
-		if seen || v.offered(a) {
+		published.markPublished(&v)
+		if seen || v.offeredToActor(a) {
 			shown = append(shown, volumeFor(a, v))
 		}
 	}
@@ -135,10 +135,10 @@ func visibleVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, volumes [
 // are the same on all hosts.
 func volumeOn(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
 	out := VolumeOn{
-		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, on: host, paths: []string{v.Path}, users: domainsOn(host, v.UsedBy), drives: domainsOn(host, v.InDrive), overlayUsers: domainsOn(host, v.StoodOn),
+		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, hostID: host, paths: []string{v.Path}, users: domainsOnHost(host, v.UsedBy), drives: domainsOnHost(host, v.InDrive), overlayUsers: domainsOnHost(host, v.BackingUsers),
 	}
 	if out.Shared {
-		out.on, out.paths = "", append(out.paths, path.Join(pool.Spec.Path, v.Name))
+		out.hostID, out.paths = "", append(out.paths, path.Join(pool.Spec.Path, v.Name))
 	}
 	return out
 }
@@ -179,11 +179,11 @@ func mergeVolumes(statuses []hostStatus) []VolumeOn {
 // merge merges another host's report on a volume of a shared pool: uses reported by any host count.
 func (v *VolumeOn) merge(host fleet.HostID, said fleet.Volume) {
 	v.Backing = cmp.Or(v.Backing, said.Backing)
-	v.users = append(v.users, domainsOn(host, said.UsedBy)...)
-	v.overlayUsers = append(v.overlayUsers, domainsOn(host, said.StoodOn)...)
+	v.users = append(v.users, domainsOnHost(host, said.UsedBy)...)
+	v.overlayUsers = append(v.overlayUsers, domainsOnHost(host, said.BackingUsers)...)
 	v.SHA256, v.Altered = cmp.Or(v.SHA256, said.SHA256), v.Altered || said.Altered
-	v.StoodOn = union(v.StoodOn, said.StoodOn)
-	v.drives = append(v.drives, domainsOn(host, said.InDrive)...)
+	v.BackingUsers = union(v.BackingUsers, said.BackingUsers)
+	v.drives = append(v.drives, domainsOnHost(host, said.InDrive)...)
 	v.UsedBy, v.InDrive, v.BaseOf = union(v.UsedBy, said.UsedBy), union(v.InDrive, said.InDrive), union(v.BaseOf, said.BaseOf)
 	if v.ModifiedAt = newer(v.ModifiedAt, said.ModifiedAt); len(v.UsedBy) > 0 {
 		v.ModifiedAt = nil
@@ -211,7 +211,7 @@ func newer(a, b *time.Time) *time.Time {
 	return a
 }
 
-func domainsOn(host fleet.HostID, ids []fleet.VMID) []domainOn {
+func domainsOnHost(host fleet.HostID, ids []fleet.VMID) []domainOn {
 	domains := make([]domainOn, len(ids))
 	for i, id := range ids {
 		domains[i] = domainOn{host, id}
@@ -221,21 +221,21 @@ func domainsOn(host fleet.HostID, ids []fleet.VMID) []domainOn {
 
 // owners finds the owners of volumes: managed VMs by pool and volume name, all VMs by the users their hosts report, and
 // unmanaged VMs by path. A path counts on its own host, or in a shared pool on any host.
-type owners struct {
+type volumeOwners struct {
 	vms        map[fleet.Volref]db.VolumeOwnersRow
 	users      map[domainOn]db.DomainsNamedRow
-	discovered map[file]db.DiscoveredDisksRow
+	discovered map[poolFile]db.DiscoveredDisksRow
 }
 
 // file is a path in a pool on one host, or on all hosts of the pool if host is empty.
-type file struct {
+type poolFile struct {
 	pool fleet.PoolID
 	host fleet.HostID
 	path string
 }
 
-func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, error) {
-	o := owners{map[fleet.Volref]db.VolumeOwnersRow{}, map[domainOn]db.DomainsNamedRow{}, map[file]db.DiscoveredDisksRow{}}
+func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (volumeOwners, error) {
+	o := volumeOwners{map[fleet.Volref]db.VolumeOwnersRow{}, map[domainOn]db.DomainsNamedRow{}, map[poolFile]db.DiscoveredDisksRow{}}
 	var params db.VolumeOwnersParams
 	var domains, paths []string
 	for _, v := range volumes {
@@ -267,13 +267,13 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, e
 		o.users[domainOn{r.HostID, r.ID}] = r
 	}
 	for _, r := range found {
-		o.discovered[file{fleet.PoolID(r.PoolID), r.HostID, r.Path}], o.discovered[file{fleet.PoolID(r.PoolID), "", r.Path}] = r, r
+		o.discovered[poolFile{fleet.PoolID(r.PoolID), r.HostID, r.Path}], o.discovered[poolFile{fleet.PoolID(r.PoolID), "", r.Path}] = r, r
 	}
 	return o, nil
 }
 
 // of returns the VM whose disk the volume is, or nil. seen reports whether the actor may know the VM.
-func (o owners) of(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
+func (o volumeOwners) ownerOf(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
 	seesAll := policy.AllProjects(a)
 	if r, ok := o.vms[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; ok {
 		return &VMRef{ID: r.ID, Name: r.Name, shares: r.Shares}, seesAll || policy.May(a, policy.VMSee, r.ProjectID)
@@ -290,7 +290,7 @@ func (o owners) of(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
 		}
 	}
 	for _, at := range v.paths {
-		if r, ok := o.discovered[file{v.PoolID, v.on, at}]; ok && at != "" {
+		if r, ok := o.discovered[poolFile{v.PoolID, v.hostID, at}]; ok && at != "" {
 			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, seesAll
 		}
 	}

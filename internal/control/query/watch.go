@@ -22,10 +22,10 @@ type Watched struct {
 func followedType(key string) (t fleet.Resource, one bool) {
 	typ, _, one := strings.Cut(key, ":")
 	if one {
-		if t = fleet.ResourceType(typ).Is(); !t.Each {
+		if t = fleet.ResourceType(typ).Info(); !t.FollowsOwnKey {
 			t = fleet.Resource{}
 		}
-	} else if t, _ = fleet.Listed(typ); t.All == "" {
+	} else if t, _ = fleet.ResourceByPlural(typ); t.AllKey == "" {
 		t = fleet.Resource{}
 	}
 	return t, one
@@ -36,17 +36,17 @@ func followedType(key string) (t fleet.Resource, one bool) {
 func wakeUps(a fleet.Actor, key string, t fleet.Resource, one bool) []string {
 	sees := policy.AllProjects(a)
 	switch {
-	case one && (sees || t.Own != ""):
+	case one && (sees || t.ProjectKeyPrefix != ""):
 		return []string{key}
 	case one:
 		return []string{}
 	case sees:
-		return []string{t.All}
+		return []string{t.AllKey}
 	}
 	ids := []string{}
-	if t.Own != "" {
+	if t.ProjectKeyPrefix != "" {
 		for _, id := range store.ProjectsOf(a) {
-			ids = append(ids, t.Own+id)
+			ids = append(ids, t.ProjectKeyPrefix+id)
 		}
 	}
 	return ids
@@ -55,17 +55,17 @@ func wakeUps(a fleet.Actor, key string, t fleet.Resource, one bool) []string {
 // WatchKeys returns the keys that the actor may follow, in the given order. It omits forbidden keys without an error,
 // so that they look like keys of objects that do not exist.
 func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) ([]Watched, error) {
-	if err := policy.Check(a, policy.Self, ""); err != nil {
+	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return nil, err
 	}
-	seen, err := b.visibleKeys(ctx, a, keys)
+	seen, err := b.visibleWatchKeys(ctx, a, keys)
 	if err != nil {
 		return nil, err
 	}
 	totalsCache := make([]Watched, 0, len(keys))
 	for _, key := range keys {
 		t, one := followedType(key)
-		ofProject := one && t.Own != ""
+		ofProject := one && t.ProjectKeyPrefix != ""
 		if t.Key != "" && policy.May(a, t.See, "") && (!ofProject || seen == nil || seen[key]) {
 			totalsCache = append(totalsCache, Watched{key, wakeUps(a, key, t, one)})
 		}
@@ -74,7 +74,7 @@ func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) (
 }
 
 // visibleKeys returns which keys of single VMs and tasks the actor sees, or nil if the actor sees all.
-func (b *Queries) visibleKeys(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
+func (b *Queries) visibleWatchKeys(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
 	if policy.AllProjects(a) {
 		return nil, nil
 	}

@@ -10,7 +10,7 @@ import (
 // HostView returns the view of a host row. seen is the agent's last contact and looked its last inventory.
 func HostView(r db.Host, seen, looked *time.Time, conflict string, now time.Time) fleet.HostView {
 	h := fleet.Host{
-		ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, Status: r.Status, SeenAt: seen, LookedAt: looked, Conflict: conflict, CreatedAt: r.CreatedAt,
+		ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, Status: r.Status, SeenAt: seen, InventoryAt: looked, Conflict: conflict, CreatedAt: r.CreatedAt,
 	}
 	return fleet.HostView{Host: h, Phase: h.Phase(now)}
 }
@@ -18,13 +18,13 @@ func HostView(r db.Host, seen, looked *time.Time, conflict string, now time.Time
 // ViewOfHost works like HostView and adds the resources used by the host's VMs.
 func ViewOfHost(r db.GetHostRow) fleet.HostView {
 	v := HostView(r.Host, r.SeenAt, r.LookedAt, r.Conflict, r.Now)
-	v.VMs, v.Leaving, v.CommittedCPUs, v.CommittedMiB, v.Load = int(r.Vms), int(r.Leaving), int(r.Cpus), r.MemoryMib, r.Load
+	v.VMs, v.Deleting, v.CommittedCPUs, v.CommittedMiB, v.Load = int(r.Vms), int(r.Leaving), int(r.Cpus), r.MemoryMib, r.Load
 	return v
 }
 
 // HostPhase returns fleet.Host.Phase computed from these values. connected is nil if the host has never reported.
 func HostPhase(seen, looked *time.Time, connected *bool, conflict string, now time.Time) fleet.HostPhase {
-	h := fleet.Host{SeenAt: seen, LookedAt: looked, Conflict: conflict}
+	h := fleet.Host{SeenAt: seen, InventoryAt: looked, Conflict: conflict}
 	if connected != nil {
 		h.Status = &fleet.HostStatus{Connected: *connected}
 	}
@@ -32,7 +32,7 @@ func HostPhase(seen, looked *time.Time, connected *bool, conflict string, now ti
 }
 
 // Reported returns whether a host is connected to its hypervisor, or nil if the host has never reported.
-func Reported(ever, connected bool) *bool {
+func ConnectedIfReported(ever, connected bool) *bool {
 	if !ever {
 		return nil
 	}

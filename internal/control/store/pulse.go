@@ -15,12 +15,12 @@ const (
 
 // takeSpace needs 1 MiB of disk until the transaction ends. On a full disk a plain pulse could still succeed, because
 // it changes an existing page.
-const takeSpace = `CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT * FROM generate_series(1, 30000)`
+const takeSpaceSQL = `CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT * FROM generate_series(1, 30000)`
 
 // pulse caches whether the database accepts changes. One check runs at a time.
-type pulse struct {
+type readinessCheck struct {
 	mu    sync.Mutex
-	open  chan struct{} // closed at the end of the running check; nil if none runs
+	running  chan struct{} // closed at the end of the running check; nil if none runs
 	at    time.Time
 	state error
 	full  int64 // db.FullDisks at the last check with free disk space
@@ -30,15 +30,15 @@ type pulse struct {
 func (s *Store) Ready(ctx context.Context) error {
 	p := &s.pulse
 	p.mu.Lock()
-	if p.open == nil && time.Since(p.at) < pulseMaxAge {
+	if p.running == nil && time.Since(p.at) < pulseMaxAge {
 		defer p.mu.Unlock()
 		return p.state
 	}
-	if p.open == nil {
-		p.open = make(chan struct{})
+	if p.running == nil {
+		p.running = make(chan struct{})
 		go s.check()
 	}
-	open := p.open
+	open := p.running
 	p.mu.Unlock()
 	select {
 	case <-open:
@@ -63,7 +63,7 @@ func (s *Store) check() {
 	p.mu.Unlock()
 	err := s.Pulse(ctx)
 	if err == nil && suspect { // a statement failed since the last check because of a full disk
-		_, err = s.pool.Exec(ctx, takeSpace)
+		_, err = s.pool.Exec(ctx, takeSpaceSQL)
 	}
 	err = Err(err)
 	p.mu.Lock()
@@ -74,6 +74,6 @@ func (s *Store) check() {
 	if now := s.pool.Stat(); err != nil && p.state == nil && now.AcquiredConns() < now.MaxConns() {
 		s.pool.Reset()
 	}
-	close(p.open)
-	p.open, p.at, p.state = nil, time.Now(), err
+	close(p.running)
+	p.running, p.at, p.state = nil, time.Now(), err
 }

@@ -44,4 +44,4 @@ func Queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.JoinQueuePara
 }
 
 // PowerOrders are the job kinds whose newest job alone counts.
-var PowerOrders = fleet.KindsWhere(func(k fleet.Kind) bool { return k.NewestOnly })
+var PowerJobKinds = fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.NewestOnly })

@@ -22,14 +22,14 @@ type Quick struct {
 }
 
 // Last returns the queries for the transaction's final statement, with which COMMIT is sent. No statement may follow.
-func (t Quick) Last() *db.Queries {
+func (t Quick) Final() *db.Queries {
 	t.executor.last = true
 	return t.Queries
 }
 
 // Before returns queries for statements without results. They are sent with the next statement, in order, and their
 // errors fail that statement.
-func (t Quick) Before() *db.Queries { return db.New(pipelined{t.executor}) }
+func (t Quick) Deferred() *db.Queries { return db.New(pipelined{t.executor}) }
 
 // pipelined collects statements of a quickConn that are sent with the next one.
 type pipelined struct{ executor *quickConn }
@@ -83,7 +83,7 @@ func WarmUp(ctx context.Context, conn *pgx.Conn) error {
 	_, claimed := t.ClaimJobs(ctx, db.ClaimJobsParams{})
 	_, locked := t.LockResults(ctx, db.LockResultsParams{})
 	vms, assignments := t.SettleVMs(ctx, db.SettleVMsParams{}), t.SettleAssignments(ctx, db.SettleAssignmentsParams{})
-	_, ended := t.Last().EndJobs(ctx, db.EndJobsParams{})
+	_, ended := t.Final().EndJobs(ctx, db.EndJobsParams{})
 	err := l.end(ctx, cmp.Or(looked, claimed, locked, vms, assignments, ended))
 	if _, refused := errors.AsType[*pgconn.PgError](err); refused {
 		return nil

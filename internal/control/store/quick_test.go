@@ -23,7 +23,7 @@ type quick struct {
 	*store.Store
 	t    *testing.T
 	pool *pgxpool.Pool
-	sub  *notify.Sub
+	sub  *notify.Subscription
 }
 
 func newQuick(t *testing.T, keys ...string) *quick {
@@ -33,7 +33,7 @@ func newQuick(t *testing.T, keys ...string) *quick {
 }
 
 // woken returns the wake-up keys received so far.
-func (q *quick) woken() []string {
+func (q *quick) receivedWakeUps() []string {
 	select {
 	case <-q.sub.C:
 		return q.sub.Take()
@@ -51,7 +51,7 @@ func (q *quick) tasks() (n int) {
 }
 
 // note adds a task, which sends a wake-up.
-func note(ctx context.Context, q *db.Queries) (fleet.TaskID, error) {
+func addTask(ctx context.Context, q *db.Queries) (fleet.TaskID, error) {
 	id := fleet.NewID[fleet.TaskID]()
 	_, err := q.NoteDone(ctx, db.NoteDoneParams{ID: id, Kind: fleet.VMApply, Subject: "vm:1", SubjectName: "web", CreatedBy: "somebody"})
 	return id, err
@@ -64,14 +64,14 @@ func TestQuickSendsWakeUpsAfterCommit(t *testing.T) {
 			t.Parallel()
 			q := newQuick(t, "tasks", "vm:1")
 			err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
-				if _, err := note(t.Context(), tx.Queries); err != nil {
+				if _, err := addTask(t.Context(), tx.Queries); err != nil {
 					return err
 				}
-				if wakeUps, seen := q.woken(), q.tasks(); wakeUps != nil || seen != 0 {
+				if wakeUps, seen := q.receivedWakeUps(), q.tasks(); wakeUps != nil || seen != 0 {
 					t.Errorf("before the commit: wake-ups %q and %d tasks", wakeUps, seen)
 				}
 				if last {
-					_, err := note(t.Context(), tx.Last())
+					_, err := addTask(t.Context(), tx.Final())
 					return err
 				}
 				return nil
@@ -86,7 +86,7 @@ func TestQuickSendsWakeUpsAfterCommit(t *testing.T) {
 			if got := q.tasks(); got != want {
 				t.Errorf("%d tasks, want %d", got, want)
 			}
-			if got, want := q.woken(), []string{"tasks", "vm:1"}; !slices.Equal(got, want) {
+			if got, want := q.receivedWakeUps(), []string{"tasks", "vm:1"}; !slices.Equal(got, want) {
 				t.Errorf("wake-ups %q, want %q", got, want)
 			}
 		})
@@ -109,7 +109,7 @@ func TestQuickSendsWakeUpsOfDeferredTriggers(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
-		return tx.Last().RefuseTask(t.Context(), db.RefuseTaskParams{ID: child, Error: "no"})
+		return tx.Final().RefuseTask(t.Context(), db.RefuseTaskParams{ID: child, Error: "no"})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestQuickSendsWakeUpsOfDeferredTriggers(t *testing.T) {
 	if err != nil || now.Task.State != fleet.JobFailed {
 		t.Errorf("the parent is %q (%v)", now.Task.State, err)
 	}
-	if got := q.woken(); got == nil {
+	if got := q.receivedWakeUps(); got == nil {
 		t.Error("no wake-up for the parent")
 	}
 }
@@ -128,11 +128,11 @@ func TestFailedQuickRollsBack(t *testing.T) {
 	no := errors.New("no")
 	for name, fail := range map[string]func(ctx context.Context, tx store.Quick) error{
 		"error of the caller": func(ctx context.Context, tx store.Quick) error {
-			_, err := note(ctx, tx.Queries)
+			_, err := addTask(ctx, tx.Queries)
 			return errors.Join(err, no)
 		},
 		"failing statement": func(ctx context.Context, tx store.Quick) error {
-			id, err := note(ctx, tx.Queries)
+			id, err := addTask(ctx, tx.Queries)
 			if err != nil {
 				return err
 			}
@@ -140,11 +140,11 @@ func TestFailedQuickRollsBack(t *testing.T) {
 			return err
 		},
 		"failing last statement": func(ctx context.Context, tx store.Quick) error {
-			id, err := note(ctx, tx.Queries)
+			id, err := addTask(ctx, tx.Queries)
 			if err != nil {
 				return err
 			}
-			_, err = tx.Last().NoteDone(ctx, db.NoteDoneParams{ID: id})
+			_, err = tx.Final().NoteDone(ctx, db.NoteDoneParams{ID: id})
 			return err
 		},
 	} {
@@ -154,13 +154,13 @@ func TestFailedQuickRollsBack(t *testing.T) {
 			if err := q.Quick(t.Context(), 0, func(tx store.Quick) error { return fail(t.Context(), tx) }); err == nil {
 				t.Error("it did not fail")
 			}
-			if wakeUps, seen := q.woken(), q.tasks(); wakeUps != nil || seen != 0 {
+			if wakeUps, seen := q.receivedWakeUps(), q.tasks(); wakeUps != nil || seen != 0 {
 				t.Errorf("wake-ups %q and %d tasks after the failure", wakeUps, seen)
 			}
 			if idle := q.pool.Stat(); idle.TotalConns() != idle.IdleConns() || idle.TotalConns() == 0 {
 				t.Errorf("%d connections, %d idle", idle.TotalConns(), idle.IdleConns())
 			}
-			if err := q.Quick(t.Context(), 0, func(tx store.Quick) error { _, err := note(t.Context(), tx.Last()); return err }); err != nil || q.tasks() != 1 {
+			if err := q.Quick(t.Context(), 0, func(tx store.Quick) error { _, err := addTask(t.Context(), tx.Final()); return err }); err != nil || q.tasks() != 1 {
 				t.Errorf("next transaction: %v", err)
 			}
 		})
@@ -171,10 +171,10 @@ func TestStatementAfterLastIsRefused(t *testing.T) {
 	t.Parallel()
 	q := newQuick(t)
 	err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
-		if _, err := note(t.Context(), tx.Last()); err != nil {
+		if _, err := addTask(t.Context(), tx.Final()); err != nil {
 			return err
 		}
-		_, err := note(t.Context(), tx.Queries)
+		_, err := addTask(t.Context(), tx.Queries)
 		return err
 	})
 	if err == nil || q.tasks() != 1 {
@@ -188,7 +188,7 @@ func TestQuickIsRetriedAfterDeadlock(t *testing.T) {
 	tries := 0
 	err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
 		tries++
-		if _, err := note(t.Context(), tx.Queries); err != nil {
+		if _, err := addTask(t.Context(), tx.Queries); err != nil {
 			return err
 		}
 		if tries == 1 {
@@ -222,9 +222,9 @@ func TestBeforeStatementsAreSentWithNextStatement(t *testing.T) {
 			if _, err := q.pool.Exec(t.Context(), `INSERT INTO hosts (id, name) VALUES ('h', 'h')`); err != nil {
 				t.Fatal(err)
 			}
-			testkit.Order{Host: "h", Kind: fleet.VMApply, Subject: "vm:1"}.Add(t, q.pool)
+			testkit.TaskWithJob{Host: "h", Kind: fleet.VMApply, Subject: "vm:1"}.Add(t, q.pool)
 			err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
-				pipelined := tx.Before()
+				pipelined := tx.Deferred()
 				if err := pipelined.CancelWaitingOf(t.Context(), db.CancelWaitingOfParams{Subject: "vm:1", Kinds: []string{string(fleet.VMApply)}}); err != nil {
 					return err
 				}
@@ -233,13 +233,13 @@ func TestBeforeStatementsAreSentWithNextStatement(t *testing.T) {
 						return err
 					}
 				}
-				if _, err := note(t.Context(), pipelined); err == nil {
+				if _, err := addTask(t.Context(), pipelined); err == nil {
 					t.Error("a statement with a result was accepted")
 				}
 				if !c.last {
 					return nil
 				}
-				_, err := note(t.Context(), tx.Last())
+				_, err := addTask(t.Context(), tx.Final())
 				return err
 			})
 			if (err != nil) != c.fails {
@@ -276,7 +276,7 @@ func TestWarmUpPreparesStatementsOfNewConnection(t *testing.T) {
 			t.Errorf("%s is not prepared: %q", name, parsed)
 		}
 	}
-	if woken := q.woken(); woken != nil {
+	if woken := q.receivedWakeUps(); woken != nil {
 		t.Errorf("unexpected wake-ups %q", woken)
 	}
 	empty := testkit.EmptyURL(t)

@@ -29,7 +29,7 @@ func VMFor(a fleet.Actor, v fleet.VMView) fleet.VMView {
 		}
 		v.Status = &status
 	}
-	v.Spec.Rules, _ = fleet.WithoutHosts(v.Spec.Rules)
+	v.Spec.Rules, _ = fleet.SplitRules(v.Spec.Rules)
 	v.HostID, v.HostName, v.Misplaced = "", "", nil
 	return v
 }
@@ -44,11 +44,11 @@ func TaskFor(a fleet.Actor, t fleet.Task) fleet.Task {
 }
 
 // onHosts matches paths in messages of the hypervisor.
-var onHosts = regexp.MustCompile(`(^|[^\w/.-])(?:\w+:)?/{1,3}[\w.+@%~-][^\s'"` + "`" + `<>(),;]*`)
+var pathPattern = regexp.MustCompile(`(^|[^\w/.-])(?:\w+:)?/{1,3}[\w.+@%~-][^\s'"` + "`" + `<>(),;]*`)
 
 // Redacted replaces paths and the host's name in a message of a hypervisor or agent.
 func Redacted(text, host string) string {
-	text = onHosts.ReplaceAllString(text, "${1}…")
+	text = pathPattern.ReplaceAllString(text, "${1}…")
 	if host != "" {
 		text = regexp.MustCompile(`(^|[^\w.-])`+regexp.QuoteMeta(host)+`($|[^\w-])`).ReplaceAllString(text, "${1}the host${2}")
 	}
@@ -64,12 +64,12 @@ func mayUnlock(a fleet.Actor, l fleet.VMLock) bool {
 // and removes host names and host messages for actors who cannot see hosts.
 func ShownTo(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	if l := v.Protection.Lock; l != nil && !mayUnlock(a, *l) {
-		v.Barred = l.Bars()
+		v.ChangeRefusal = l.Refusal()
 	}
 	if !SeesHosts(a) {
-		v.Status, v.Elsewhere = v.Plain(), slices.Clone(v.Elsewhere)
-		for i := range v.Elsewhere {
-			v.Elsewhere[i].HostID, v.Elsewhere[i].HostName = "", ""
+		v.Status, v.Sightings = v.PlainStatus(), slices.Clone(v.Sightings)
+		for i := range v.Sightings {
+			v.Sightings[i].HostID, v.Sightings[i].HostName = "", ""
 		}
 	}
 	return v

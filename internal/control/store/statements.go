@@ -30,7 +30,7 @@ type dispatcher struct{ pool *pgxpool.Pool }
 type txKey struct{}
 
 // Within returns a context whose statements run in the transaction.
-func Within(ctx context.Context, tx pgx.Tx) context.Context {
+func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, tx)
 }
 
@@ -42,7 +42,7 @@ func (l dispatcher) of(ctx context.Context) executor {
 }
 
 // Joined reports whether ctx carries a transaction.
-func Joined(ctx context.Context) bool { return ctx.Value(txKey{}) != nil }
+func InTx(ctx context.Context) bool { return ctx.Value(txKey{}) != nil }
 
 // withLimit returns ctx with a deadline of at most statementLimit from now.
 func withLimit(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -79,14 +79,14 @@ func (l dispatcher) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResult
 }
 
 // Asker runs queries: a Store or a separate transaction.
-type Asker interface {
+type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
 // Spending runs the read-only function do and returns ErrOverLimit if one of its statements takes longer than limit.
 // Within a transaction there is no such limit.
-func (l dispatcher) Spending(ctx context.Context, limit time.Duration, do func(Asker) error) error {
-	if Joined(ctx) {
+func (l dispatcher) WithTimeLimit(ctx context.Context, limit time.Duration, do func(Querier) error) error {
+	if InTx(ctx) {
 		return Err(do(l))
 	}
 	ctx, cancel := withLimit(ctx)

@@ -20,7 +20,7 @@ import (
 type Store struct {
 	*db.Queries
 	dispatcher
-	pulse    pulse
+	pulse    readinessCheck
 	hub      *notify.Hub
 	notifier *notify.Notifier
 }
@@ -45,7 +45,7 @@ func (s *Store) Begin(ctx context.Context, do func(tx pgx.Tx) error) error {
 	ctx, cancel := withLimit(ctx)
 	defer cancel()
 	run := func() error { return pgx.BeginFunc(ctx, s.of(ctx), do) }
-	if Joined(ctx) {
+	if InTx(ctx) {
 		return Err(run())
 	}
 	return retryDeadlocks(run)

@@ -20,7 +20,7 @@ func UserWith(row db.User, projects []byte) (fleet.User, error) {
 func UserOf(row db.User) fleet.User {
 	return fleet.User{
 		ID: row.ID, Name: row.Name, Role: row.Role, Projects: map[fleet.ProjectID]fleet.Role{},
-		MustChange: row.MustChange, Disabled: row.Disabled, CreatedAt: row.CreatedAt, LastSeenAt: row.LastSeenAt,
+		MustChangePassword: row.MustChange, Disabled: row.Disabled, CreatedAt: row.CreatedAt, LastSeenAt: row.LastSeenAt,
 	}
 }
 

@@ -16,16 +16,16 @@ func VMOf(r db.VM) fleet.VM {
 	return fleet.VM{
 		Meta: fleet.Meta{
 			ID: r.ID, Name: r.Name, ProjectID: r.ProjectID, HostID: r.HostID, Labels: r.Labels, Description: r.Description,
-			Generation: r.Generation, ObservedGeneration: r.ObservedGeneration, Ordered: r.Ordered, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt,
-			Misplaced:       numbers(r.Misplaced),
+			Generation: r.Generation, ObservedGeneration: r.ObservedGeneration, RequestedPower: r.Ordered, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt,
+			Misplaced:       toInts(r.Misplaced),
 			Protection:      fleet.VMProtection{Protected: r.Protected, Lock: r.Lock, ExpiresAt: r.ExpiresAt, ExpiryStops: r.ExpiryStops, Expiry: r.Expiry},
 			ScheduleTrouble: r.ScheduleTrouble,
 		},
-		Spec: r.Spec, Status: r.Status, Elsewhere: r.Elsewhere,
+		Spec: r.Spec, Status: r.Status, Sightings: r.Elsewhere,
 	}
 }
 
-func numbers(all []int32) (out []int) {
+func toInts(all []int32) (out []int) {
 	for _, n := range all {
 		out = append(out, int(n))
 	}
@@ -35,7 +35,7 @@ func numbers(all []int32) (out []int) {
 // ReadPlaces marks the hosts with a sighting of the VM that are offline. For a VM without sightings, which is the usual
 // case, it runs no query.
 func ReadPlaces(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Time) error {
-	if len(v.Elsewhere) == 0 {
+	if len(v.Sightings) == 0 {
 		return nil
 	}
 	rows, err := q.SightingsSeen(ctx, v.ID)
@@ -43,8 +43,8 @@ func ReadPlaces(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Ti
 	for _, r := range rows {
 		fresh[r.HostID] = fleet.Fresh(r.LookedAt, now)
 	}
-	for i, s := range v.Elsewhere {
-		v.Elsewhere[i].Offline = !fresh[s.HostID]
+	for i, s := range v.Sightings {
+		v.Sightings[i].Offline = !fresh[s.HostID]
 	}
 	return Err(err)
 }
@@ -56,7 +56,7 @@ func NameNetworks(nics []fleet.NIC, networks []string) {
 		kind, name, _ := strings.Cut(on, " ")
 		for i, n := range nics {
 			if string(n.NetworkID) == id {
-				nics[i] = n.Onto(n.NetworkID, fleet.NetworkKind(kind), name)
+				nics[i] = n.WithNetwork(n.NetworkID, fleet.NetworkKind(kind), name)
 			}
 		}
 	}
@@ -89,8 +89,8 @@ func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, ri
 	if err := ReadPlaces(ctx, q, &v, r.Now); err != nil {
 		return v, err
 	}
-	if v = ShownTo(a, v); v.Barred != "" {
-		return fleet.VMView{}, fleet.Errorf(fleet.Conflict, "%s", v.Barred)
+	if v = ShownTo(a, v); v.ChangeRefusal != "" {
+		return fleet.VMView{}, fleet.Errorf(fleet.Conflict, "%s", v.ChangeRefusal)
 	}
 	return v, nil
 }
@@ -98,7 +98,7 @@ func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, ri
 // VMView returns the view of a VM row at time now. seen is the last inventory of the VM's host.
 func VMView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet.VMView {
 	vm := VMOf(r)
-	if f := vm.PlaceFault(host, seen, now); f != nil && vm.Status != nil {
+	if f := vm.LocationFault(host, seen, now); f != nil && vm.Status != nil {
 		status := *vm.Status
 		status.Faults = append([]fleet.Fault{*f}, status.Faults...)
 		vm.Status = &status

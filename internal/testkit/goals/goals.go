@@ -20,7 +20,7 @@ var (
 	Pages          = add("VM page · host list · dashboard, p50/p99", "p99 ≤ 20 ms")
 	WidePages      = add("New-VM form · pool page · storage tree, p50/p99 (page)", "p99 ≤ 30 ms, page ≤ 80 KB")
 	Matrix         = add("Matrix of 50 hosts × 40 pools, p50/p99", "p99 ≤ 50 ms")
-	Cell           = add("Time from a host's report to its changed status on an open pool page, p50/p99", "p99 ≤ 300 ms")
+	HostStatusShown           = add("Time from a host's report to its changed status on an open pool page, p50/p99", "p99 ≤ 300 ms")
 	List           = add("VM list, 100 of 100,000, four clients, p50/p99", "p99 ≤ 12 ms, p50 ≤ 2.5 × the query alone")
 	ListSilent     = add("VM list filtered by `phase:running` with all hosts offline, p50/p99", "same as with all hosts online")
 	Searches       = add("Searches without a sort index: part of a name · end of a name · address · rare label sorted by host · tasks by user · by kind, p99", "p99 ≤ 30 ms")
@@ -76,7 +76,7 @@ type Row struct {
 
 // Tell records a result, the comparison measured in the same run, and the ratio of the main figures. The last result
 // of a goal counts.
-func (g Goal) Tell(b testing.TB, met bool, ours, beside string, ratio float64) {
+func (g Goal) Record(b testing.TB, met bool, ours, beside string, ratio float64) {
 	b.Helper()
 	verdict := "met"
 	if !met {
@@ -86,7 +86,7 @@ func (g Goal) Tell(b testing.TB, met bool, ours, beside string, ratio float64) {
 }
 
 // Tell records a result without a verdict.
-func (l Limit) Tell(b testing.TB, ours, beside string, ratio float64) {
+func (l Limit) Record(b testing.TB, ours, beside string, ratio float64) {
 	b.Helper()
 	l.row.record(b, "", ours, beside, ratio)
 }

@@ -13,10 +13,10 @@ import (
 func TestTableListsEveryGoal(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "rows")
 	t.Setenv(RowsVar, name)
-	CSV.Tell(t, true, "90,000", "COPY 300,000", 0.3)
-	Pages.Tell(t, true, "1", "", 1)
-	Throughput.Tell(t, "3,000 jobs/s", "net/http alone 30,000", 0.1)
-	Pages.Tell(t, false, "95/149", "the query alone 1/2", 95)
+	CSV.Record(t, true, "90,000", "COPY 300,000", 0.3)
+	Pages.Record(t, true, "1", "", 1)
+	Throughput.Record(t, "3,000 jobs/s", "net/http alone 30,000", 0.1)
+	Pages.Record(t, false, "95/149", "the query alone 1/2", 95)
 	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)

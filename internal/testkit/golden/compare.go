@@ -35,7 +35,7 @@ func compare(file string, got []byte, write bool) error {
 		if err != nil {
 			return err
 		}
-		if lost := removals("", old, now); len(lost) > 0 {
+		if lost := removedNames("", old, now); len(lost) > 0 {
 			return fmt.Errorf("%s: other programs read these names, so they cannot be removed or change their types:\n\t%s", file, strings.Join(lost, "\n\t"))
 		}
 	}
@@ -80,7 +80,7 @@ func shape(v any) any {
 		if _, err := time.Parse(time.RFC3339, v); err == nil {
 			return "a time"
 		}
-		if v == anything {
+		if v == anyValue {
 			return v
 		}
 		return "a text"
@@ -110,7 +110,7 @@ func union(a, b any) any {
 }
 
 // removals lists what the shape was has and the shape now lacks, with at as the path.
-func removals(at string, was, now any) (lost []string) {
+func removedNames(at string, was, now any) (lost []string) {
 	switch x := was.(type) {
 	case map[string]any:
 		y, ok := now.(map[string]any)
@@ -123,12 +123,12 @@ func removals(at string, was, now any) (lost []string) {
 				lost = append(lost, path+" was removed")
 				continue
 			}
-			lost = append(lost, removals(path, x[name], y[name])...)
+			lost = append(lost, removedNames(path, x[name], y[name])...)
 		}
 		return lost
 	case []any:
 		if y, ok := now.([]any); ok {
-			return removals(at+"[]", x[0], y[0])
+			return removedNames(at+"[]", x[0], y[0])
 		}
 	case nil:
 		return nil

@@ -22,7 +22,7 @@ var (
 )
 
 // anything is the placeholder for a value of any type.
-const anything = "any JSON"
+const anyValue = "any JSON"
 
 // Types compares the JSON of each type, with every field filled, with the file: an object with one member for each
 // type. The values only show the types of members.
@@ -57,7 +57,7 @@ func JSON(t *testing.T, file string, v any) {
 func fill(t *testing.T, v reflect.Value) {
 	t.Helper()
 	if v.Type() == reflect.TypeFor[json.RawMessage]() {
-		v.SetBytes([]byte(`"` + anything + `"`))
+		v.SetBytes([]byte(`"` + anyValue + `"`))
 		return
 	}
 	switch v.Kind() {

@@ -92,7 +92,7 @@ func flaky(all []outcome) []outcome {
 }
 
 // lost returns the tests that failed and did not pass afterwards.
-func lost(all []outcome) []outcome {
+func stillFailing(all []outcome) []outcome {
 	return slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return o.failed == 0 || o.passed || !o.leaf })
 }
 

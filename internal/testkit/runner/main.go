@@ -59,7 +59,7 @@ func (r *runner) main(ctx context.Context, args []string, changed string) error 
 	case "gate":
 		return r.gate(ctx)
 	case "ordeal", "list":
-		parts, err := chosen(ctx, args[1:], changed)
+		parts, err := selectParts(ctx, args[1:], changed)
 		if err != nil {
 			return err
 		}
@@ -76,12 +76,12 @@ func (r *runner) main(ctx context.Context, args []string, changed string) error 
 
 // chosen returns the named parts of the ordeal, or those touched by the changes since a revision; all parts without
 // either.
-func chosen(ctx context.Context, names []string, changed string) ([]part, error) {
+func selectParts(ctx context.Context, names []string, changed string) ([]part, error) {
 	tests, err := ordealTests(".")
 	if err != nil {
 		return nil, err
 	}
-	parts, err := divide(shards, tests)
+	parts, err := assignTests(shards, tests)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func chosen(ctx context.Context, names []string, changed string) ([]part, error)
 		if err != nil {
 			return nil, err
 		}
-		parts = slices.DeleteFunc(parts, func(p part) bool { return !p.touched(files) })
+		parts = slices.DeleteFunc(parts, func(p part) bool { return !p.affectedBy(files) })
 	}
 	return parts, nil
 }
@@ -198,7 +198,7 @@ func (r *runner) step(ctx context.Context, name string, packages []string, args 
 	}
 	r.all = append(r.all, got...)
 	if runErr == nil {
-		runErr = r.judge(ctx, name, got)
+		runErr = r.checkOutcomes(ctx, name, got)
 	}
 	if runErr != nil {
 		return fmt.Errorf("%s: %w", name, runErr)
@@ -207,8 +207,8 @@ func (r *runner) step(ctx context.Context, name string, packages []string, args 
 }
 
 // judge adds flaky tests to the ledger, and fails if a failed test did not pass afterwards.
-func (r *runner) judge(ctx context.Context, name string, got []outcome) error {
-	if bad := lost(got); len(bad) > 0 {
+func (r *runner) checkOutcomes(ctx context.Context, name string, got []outcome) error {
+	if bad := stillFailing(got); len(bad) > 0 {
 		return fmt.Errorf("%s failed, and was not repeated", bad[0].name)
 	}
 	if len(got) == 0 {

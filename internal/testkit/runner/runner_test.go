@@ -15,7 +15,7 @@ func TestShardsCoverEveryOrdealTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts, err := divide(shards, tests)
+	parts, err := assignTests(shards, tests)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestTestWithoutShardRefused(t *testing.T) {
 		"a package without a shard": {map[string][]string{"p": {"TestA"}, "q": {"TestA"}}, "TestA of q"},
 		"a shard without tests":     {map[string][]string{}, "shard a has no tests"},
 	} {
-		if _, err := divide(one, c.tests); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := assignTests(one, c.tests); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -106,7 +106,7 @@ func TestRepeatedFailureIsFlakyIfItPassed(t *testing.T) {
 	if got := names(flaky(all)); !slices.Equal(got, []string{"web.TestA/one"}) {
 		t.Errorf("flaky: %v", got)
 	}
-	if got := names(lost(all)); !slices.Equal(got, []string{"web.TestC"}) {
+	if got := names(stillFailing(all)); !slices.Equal(got, []string{"web.TestC"}) {
 		t.Errorf("lost: %v", got)
 	}
 	if got := names(slowest(all, 2)); !slices.Equal(got, []string{"web.TestC", "web.TestA/one"}) {
@@ -114,7 +114,7 @@ func TestRepeatedFailureIsFlakyIfItPassed(t *testing.T) {
 	}
 	// Without a repetition no test is flaky: a run without repetitions must not pass.
 	all, err = outcomes(strings.NewReader(sampleEvents))
-	if got := names(lost(all)); err != nil || !slices.Equal(got, []string{"web.TestA/one", "web.TestC"}) {
+	if got := names(stillFailing(all)); err != nil || !slices.Equal(got, []string{"web.TestA/one", "web.TestC"}) {
 		t.Errorf("lost without a repetition: %v, %v", got, err)
 	}
 }
@@ -156,7 +156,7 @@ func TestChangedFileSelectsItsShards(t *testing.T) {
 		"agent/libvirt/domain_test.go": true,
 		"web/pools.go":                 false,
 	} {
-		if got := p.touched([]string{"README.md", file}); got != want {
+		if got := p.affectedBy([]string{"README.md", file}); got != want {
 			t.Errorf("%s: %v, want %v", file, got, want)
 		}
 	}

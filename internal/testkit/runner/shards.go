@@ -58,7 +58,7 @@ type part struct {
 
 // divide distributes each package's tests to its shards. A test without a shard, and a shard without tests, are
 // errors.
-func divide(all []shard, tests map[string][]string) ([]part, error) {
+func assignTests(all []shard, tests map[string][]string) ([]part, error) {
 	parts := make([]part, len(all))
 	for i, s := range all {
 		parts[i].shard = s
@@ -85,7 +85,7 @@ func divide(all []shard, tests map[string][]string) ([]part, error) {
 func (p part) run() string { return "^(" + strings.Join(p.names, "|") + ")$" }
 
 // touched reports whether changes of these files require the shard. Changes of its own test files always do.
-func (p part) touched(files []string) bool {
+func (p part) affectedBy(files []string) bool {
 	watched := regexp.MustCompile(p.watches)
 	return slices.ContainsFunc(files, func(f string) bool {
 		return watched.MatchString(f) || strings.HasPrefix(f, p.pkg+"/") && strings.HasSuffix(f, "_test.go")

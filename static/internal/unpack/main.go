@@ -48,7 +48,7 @@ func run() error {
 		return err
 	}
 	for _, p := range list.Packages {
-		if err := p.vendor(); err != nil {
+		if err := p.install(); err != nil {
 			return fmt.Errorf("%s@%s: %w", p.NPM, p.Version, err)
 		}
 		fmt.Printf("%s@%s -> %s\n", p.NPM, p.Version, filepath.Join(root, p.Into))
@@ -56,7 +56,7 @@ func run() error {
 	return nil
 }
 
-func (p pkg) vendor() error {
+func (p pkg) install() error {
 	temp, err := os.MkdirTemp("", "quantix-vendor-")
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (p pkg) vendor() error {
 		return err
 	}
 	for from, to := range p.Take {
-		if err := take(content, from, filepath.Join(root, p.Into, filepath.FromSlash(to))); err != nil {
+		if err := copyFiles(content, from, filepath.Join(root, p.Into, filepath.FromSlash(to))); err != nil {
 			return fmt.Errorf("take %s: %w", from, err)
 		}
 	}
@@ -90,7 +90,7 @@ func fetch(temp, spec string) (map[string][]byte, error) {
 }
 
 // take writes one file of a package, or every .js and license file of a folder of the package.
-func take(content map[string][]byte, from, to string) error {
+func copyFiles(content map[string][]byte, from, to string) error {
 	if !strings.HasSuffix(from, "/") {
 		data, ok := content[from]
 		if !ok {
