@@ -40,26 +40,26 @@ type Options struct {
 
 // timing holds all periods and deadlines of an agent.
 type timing struct {
-	// report and lease are intervals of reports and lease renewals. snapshot limits one read of the host. spacing is
-	// the pause after a report.
+	// reportInterval and lease are intervals of reports and lease renewals. snapshot limits one read of the host. spacing
+	// is the pause after a report.
 	reportInterval, hostReadLimit, reportSpacing, leaseInterval time.Duration
-	// inventory is the interval of hardware reads, inventoryRead the limit of one.
+	// inventoryInterval is the interval of hardware reads, inventoryReadLimit the limit of one.
 	inventoryInterval, inventoryReadLimit time.Duration
-	nicReadLimit                     time.Duration // longest wait of a report for the network devices
-	passiveRetry                  time.Duration // between two attempts to become this host's active agent
-	retry, retryMax          time.Duration // backoff of the loops
-	stopGrace                    time.Duration // time for running jobs to finish when the agent stops
+	nicReadLimit                          time.Duration // longest wait of a report for the network devices
+	passiveRetry                          time.Duration // between two attempts to become this host's active agent
+	retry, retryMax                       time.Duration // backoff of the loops
+	stopGrace                             time.Duration // time for running jobs to finish when the agent stops
 	// longest time without progress of a step that reports progress
-	stallLimit                    time.Duration
-	startLimit                    time.Duration // limit of the hypervisor's start call, once the definition is up to date
+	stallLimit                                  time.Duration
+	startLimit                                  time.Duration // limit of the hypervisor's start call, once the definition is up to date
 	shutdownRepeat, shutdownLimit, pollInterval time.Duration // for guests to power off: between requests, limit, between reads
-	callLimit                     time.Duration // one short call to the hypervisor
-	thawLimit                     time.Duration // one attempt to thaw a guest
-	policyInterval                     time.Duration // between two checks for VMs to start or restart by policy
+	callLimit                                   time.Duration // one short call to the hypervisor
+	thawLimit                                   time.Duration // one attempt to thaw a guest
+	policyInterval                              time.Duration // between two checks for VMs to start or restart by policy
 	// initial and maximum delay before a stopped guest is restarted
 	restartDelayMin, restartDelayMax time.Duration
-	balloonInterval         time.Duration // between two checks of the host's memory
-	checkSecond          time.Duration // one second of a health check; shorter in tests
+	balloonInterval                  time.Duration // between two checks of the host's memory
+	checkSecond                      time.Duration // one second of a health check; shorter in tests
 	// run time after which a guest no longer counts as one that stops repeatedly
 	calmPeriod time.Duration
 }
@@ -68,13 +68,13 @@ var defaultTiming = timing{
 	reportInterval: wire.ReportPeriod, hostReadLimit: 5 * time.Second, reportSpacing: 200 * time.Millisecond, leaseInterval: 8 * time.Second,
 	inventoryInterval: 10 * time.Minute, inventoryReadLimit: 20 * time.Second, nicReadLimit: 500 * time.Millisecond,
 	passiveRetry: 30 * time.Second,
-	retry:   500 * time.Millisecond, retryMax: 5 * time.Second,
-	stopGrace:    4 * time.Second,
-	stallLimit:    2 * time.Minute,
-	startLimit:    2 * time.Minute,
+	retry:        500 * time.Millisecond, retryMax: 5 * time.Second,
+	stopGrace:      4 * time.Second,
+	stallLimit:     2 * time.Minute,
+	startLimit:     2 * time.Minute,
 	shutdownRepeat: 15 * time.Second, shutdownLimit: 3 * time.Minute, pollInterval: 500 * time.Millisecond,
-	callLimit: 10 * time.Second,
-	thawLimit: 40 * time.Second,
+	callLimit:      10 * time.Second,
+	thawLimit:      40 * time.Second,
 	policyInterval: 2 * time.Second, restartDelayMin: 10 * time.Second, restartDelayMax: 5 * time.Minute, calmPeriod: 10 * time.Minute, checkSecond: time.Second,
 	balloonInterval: 10 * time.Second,
 }
@@ -110,9 +110,9 @@ type Agent struct {
 	changed bell         // rung when something on the host may have changed
 	renewed bell         // rung when there is a new certificate
 
-	runContext    context.Context // Run's context: consoles and waits end with it
-	pending []journalEntry  // unfinished jobs of the last run; reported after the first hello
-	work    sync.WaitGroup
+	runContext context.Context // Run's context: consoles and waits end with it
+	pending    []journalEntry  // unfinished jobs of the last run; reported after the first hello
+	work       sync.WaitGroup
 }
 
 // New creates an agent and opens its files in the identity's directory.
@@ -216,15 +216,15 @@ func (a *Agent) watch(ctx context.Context) {
 	}
 }
 
-// next returns the next number of the sequence that orders reports and finishes.
+// nextSeq returns the next number of the sequence that orders reports and finishes.
 //
 // A report takes its number before the agent reads the host. A finish takes its number after the agent has read the
 // job's resulting status. So a report that was read while a job ended has a lower number than the job's finish, and
 // cannot override the finish even if the report arrives later.
 func (a *Agent) nextSeq() int64 { return a.seq.Add(1) }
 
-// present reports whether seq belongs to this session; the portal refuses numbers of other sessions. The upper 32 bits
-// of a number identify the session.
+// isCurrentSeq reports whether seq belongs to this session; the portal refuses numbers of other sessions. The upper 32
+// bits of a number identify the session.
 func (a *Agent) isCurrentSeq(seq int64) bool { return seq>>32 == a.seq.Load()>>32 }
 
 // RefreshInventory triggers a new read of the hardware.
@@ -236,7 +236,7 @@ func sessionOver(err error) bool {
 	return s == 409 || s == 401
 }
 
-// detail returns the portal's error sentence, or else the error's text.
+// errorDetail returns the portal's error sentence, or else the error's text.
 func errorDetail(err error) string {
 	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e.Detail

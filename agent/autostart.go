@@ -19,12 +19,12 @@ type autostarter struct {
 	readAt time.Time // when the reporter last read the host
 
 	// restart times of stopped guests; only the loop uses this field and the following ones
-	restartAt    map[fleet.VMID]time.Time
-	onSince     map[fleet.VMID]time.Time // when restarted guests were first seen on
-	bootQueue   []fleet.VMID             // VMs still to autostart after the host's boot, in start order
-	tries  map[fleet.VMID]int
-	bootQueued  bool
-	nextStart time.Time // earliest time of the next start
+	restartAt  map[fleet.VMID]time.Time
+	onSince    map[fleet.VMID]time.Time // when restarted guests were first seen on
+	bootQueue  []fleet.VMID             // VMs still to autostart after the host's boot, in start order
+	tries      map[fleet.VMID]int
+	bootQueued bool
+	nextStart  time.Time // earliest time of the next start
 }
 
 // maxBootTries limits the attempts to start a VM with its host: its storage may be ready later than the agent.
@@ -143,7 +143,7 @@ func bootOrder(all map[fleet.VMID]vmState, boot string) []fleet.VMID {
 	return out
 }
 
-// startAgain restarts guests that powered off without a request, with a growing delay.
+// restartStopped restarts guests that powered off without a request, with a growing delay.
 func (a *Agent) restartStopped(ctx context.Context, all map[fleet.VMID]vmState) {
 	k, now := &a.autostart, time.Now()
 	maps.DeleteFunc(k.restartAt, func(id fleet.VMID, _ time.Time) bool { return all[id].StoppedBy == "" })
@@ -201,14 +201,14 @@ func restartDelay(n int, first, most time.Duration) time.Duration {
 	return min(first<<min(n, 16), most)
 }
 
-// startByItself starts a VM with its current definition, without a job.
+// startByPolicy starts a VM with its current definition, without a job.
 func (a *Agent) startByPolicy(ctx context.Context, id fleet.VMID) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.times.startLimit, errOverdue)
 	defer cancel()
 	return withLimitCause(ctx, a.hypervisor.StartVM(ctx, id))
 }
 
-// noteTrouble records the error of a failed autostart for the next report.
+// noteStartError records the error of a failed autostart for the next report.
 func (a *Agent) noteStartError(id fleet.VMID, err error) {
 	a.log.Warn("A VM could not be started after the boot of its host.", "vm", id, "error", err)
 	if err := a.state.updateVM(id, func(k *vmState) { k.StartError = err.Error() }); err != nil {

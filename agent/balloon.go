@@ -60,10 +60,12 @@ func memoryShares(available, total int64, all []hypervisor.Balloon) map[fleet.VM
 	return out
 }
 
-func shrinkableMiB(g hypervisor.Balloon) int64 { return int64(max(0, min(g.HasMiB, g.MaxMiB)-g.MinMiB)) }
+func shrinkableMiB(g hypervisor.Balloon) int64 {
+	return int64(max(0, min(g.HasMiB, g.MaxMiB)-g.MinMiB))
+}
 func missingMiB(g hypervisor.Balloon) int64 { return int64(max(0, g.MaxMiB-g.HasMiB)) }
 
-// part returns n*own/all, rounded up; 0 if n is not positive or all is 0.
+// proportion returns n*own/all, rounded up; 0 if n is not positive or all is 0.
 func proportion(n, own, all int64) int64 {
 	if n <= 0 || all == 0 {
 		return 0

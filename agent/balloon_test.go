@@ -47,7 +47,7 @@ func TestMemorySharesAreProportional(t *testing.T) {
 	}
 }
 
-// tight is a host whose available memory the test sets.
+// scarceHost is a host whose available memory the test sets.
 type scarceHost struct {
 	*mock.Host
 	percent atomic.Int64

@@ -57,7 +57,7 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 	return nil
 }
 
-// start registers a claimed job and runs it.
+// startJob registers a claimed job and runs it.
 func (a *Agent) startJob(inWork context.Context, w wire.Work) {
 	j, newest := a.running.accept(inWork, w)
 	if newest > 0 {
@@ -72,7 +72,7 @@ func (a *Agent) startJob(inWork context.Context, w wire.Work) {
 	a.work.Go(func() { a.runQueued(inWork, j) })
 }
 
-// perform waits for earlier jobs of the subject and for a slot, runs the job, and delivers the result.
+// runQueued waits for earlier jobs of the subject and for a slot, runs the job, and delivers the result.
 func (a *Agent) runQueued(inWork context.Context, j *job) {
 	var taken int64
 	defer func() {
@@ -87,7 +87,7 @@ func (a *Agent) runQueued(inWork context.Context, j *job) {
 	}
 }
 
-// inTurn runs the job once the previous job of its subject has ended and a slot is free; nil: there is no result.
+// runInTurn runs the job once the previous job of its subject has ended and a slot is free; nil: there is no result.
 func (a *Agent) runInTurn(j *job) *wire.Finish {
 	if j.previous != nil {
 		<-j.previous.done
@@ -117,7 +117,7 @@ func (a *Agent) runInTurn(j *job) *wire.Finish {
 	return out
 }
 
-// slot waits for a free slot, or until a user cancels the job.
+// acquireSlot waits for a free slot, or until a user cancels the job.
 func (a *Agent) acquireSlot(j *job) error {
 	ctx, cancel := context.WithCancelCause(j.ctx)
 	defer cancel(nil)

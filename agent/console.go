@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxConsoles = 256
+	maxConsoles     = 256
 	vncWriteTimeout = 30 * time.Second // timeout of a write to the VNC server
 )
 

@@ -13,7 +13,7 @@ import (
 
 var errCut = fleet.Errorf(fleet.Unavailable, "The test cuts it off.")
 
-// cut is a host whose ApplyVM calls can be interrupted after the disks are created. It records the calls.
+// interruptedApply is a host whose ApplyVM calls can be interrupted after the disks are created. It records the calls.
 type interruptedApply struct {
 	*mock.Host
 	orders chan hypervisor.Apply

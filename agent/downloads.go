@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// readPatience is how long a download waits for its reader to take more bytes.
+// readerTimeout is how long a download waits for its reader to take more bytes.
 const readerTimeout = 5 * time.Minute
 
 // readVolume sends a volume's file to the download's reader at the portal. An error before the first byte is sent as

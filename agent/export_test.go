@@ -16,14 +16,14 @@ func RetryWaits(n int) (waits []time.Duration) {
 	return waits
 }
 
-// NewBrisk creates an agent with periods and deadlines short enough for tests.
+// NewWithShortTimes creates an agent with periods and deadlines short enough for tests.
 func NewWithShortTimes(o Options) (*Agent, error) {
 	return newAgent(o, timing{
 		reportInterval: 100 * time.Millisecond, hostReadLimit: 250 * time.Millisecond, reportSpacing: 5 * time.Millisecond, leaseInterval: 80 * time.Millisecond,
 		inventoryInterval: time.Minute, inventoryReadLimit: time.Second, nicReadLimit: 50 * time.Millisecond,
 		passiveRetry: 50 * time.Millisecond,
-		retry:   10 * time.Millisecond, retryMax: 100 * time.Millisecond,
-		stopGrace: 2 * time.Second,
+		retry:        10 * time.Millisecond, retryMax: 100 * time.Millisecond,
+		stopGrace:  2 * time.Second,
 		stallLimit: time.Second, startLimit: 400 * time.Millisecond,
 		shutdownRepeat: 100 * time.Millisecond, shutdownLimit: 500 * time.Millisecond, pollInterval: 20 * time.Millisecond,
 		callLimit: time.Second, thawLimit: time.Second,
@@ -35,7 +35,7 @@ func NewWithShortTimes(o Options) (*Agent, error) {
 // MemoryShares returns the new sizes of guests whose size must change.
 var MemoryShares = memoryShares
 
-// Counting returns a function that adds one reading of the counters and returns the sums.
+// NewFilterCounter returns a function that adds one reading of the counters and returns the sums.
 func NewFilterCounter() func(time.Time, []hypervisor.CountedNIC) *fleet.FilterCounts {
 	var t filterCounter
 	return func(now time.Time, all []hypervisor.CountedNIC) *fleet.FilterCounts {

@@ -25,9 +25,9 @@ type nicKey struct {
 
 // nicCounter is a NIC with packet counters.
 type nicCounter struct {
-	since  time.Time
+	since      time.Time
 	lastChains map[string]map[string]fleet.PassCount // counters by chain and rule at the newest reading
-	sum    map[string]fleet.PassCount
+	sum        map[string]fleet.PassCount
 }
 
 // add adds one reading to the sums. The first reading is the baseline of its NICs. A NIC that appears later is counted

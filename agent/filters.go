@@ -21,7 +21,7 @@ func checkGroups(groups ...fleet.FlatGroup) error {
 	return nil
 }
 
-// onSecurityGroup returns a handler that validates the job's security group and passes it to a hypervisor method.
+// withSecurityGroup returns a handler that validates the job's security group and passes it to a hypervisor method.
 func withSecurityGroup(call func(hypervisor.Firewall, context.Context, fleet.FlatGroup) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.SecurityGroup == nil {

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// firstBoot fetches the VM's first-boot data from the portal. Jobs do not contain the data, and the agent stores it
-// only on the guest's first-boot disc.
+// fetchFirstBoot fetches the VM's first-boot data from the portal. Jobs do not contain the data, and the agent stores
+// it only on the guest's first-boot disc.
 func fetchFirstBoot(ctx context.Context, a *Agent, vm fleet.VM) (map[string][]byte, error) {
 	got, err := a.client.FirstBoot(ctx, vm.ID, vm.Spec.FirstBoot)
 	if e, ok := errors.AsType[*wire.Error](err); ok {

@@ -84,7 +84,7 @@ func TestFrozenGuestIsThawedInTime(t *testing.T) {
 	stop()
 }
 
-// stuck is a host whose guests fail to thaw.
+// thawFailer is a host whose guests fail to thaw.
 type thawFailer struct {
 	*mock.Host
 	stuck atomic.Bool

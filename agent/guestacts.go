@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// freezes holds the frozen guests and thaws each in time. A freeze is recorded before the guest is frozen, so that
+// frozenGuests holds the frozen guests and thaws each in time. A freeze is recorded before the guest is frozen, so that
 // after a crash the next agent thaws the guest.
 type frozenGuests struct {
 	mu  sync.Mutex
@@ -19,14 +19,14 @@ type frozenGuests struct {
 	end sync.WaitGroup
 }
 
-// freeze is the freeze state of one guest. The turn must be held while the guest is frozen or thawed.
+// guestFreeze is the freeze state of one guest. The turn must be held while the guest is frozen or thawed.
 type guestFreeze struct {
-	lock  chan struct{} // buffer of one
-	until time.Time     // guarded by turn
+	lock         chan struct{} // buffer of one
+	until        time.Time     // guarded by turn
 	untilChanged chan struct{} // signals a new until; buffer of one
 }
 
-// frozen returns the guest's entry and starts its watcher.
+// freezeOf returns the guest's entry and starts its watcher.
 func (a *Agent) freezeOf(id fleet.VMID) *guestFreeze {
 	a.freezes.mu.Lock()
 	defer a.freezes.mu.Unlock()
@@ -42,7 +42,7 @@ func (a *Agent) freezeOf(id fleet.VMID) *guestFreeze {
 	return f
 }
 
-// hold acquires the turn, or returns ctx's error.
+// acquire acquires the turn, or returns ctx's error.
 func (f *guestFreeze) acquire(ctx context.Context) error {
 	select {
 	case f.lock <- struct{}{}:
@@ -62,7 +62,7 @@ func (f *guestFreeze) setUntil(until time.Time) {
 	}
 }
 
-// thawLeft thaws guests that an earlier agent left frozen.
+// thawFromLastRun thaws guests that an earlier agent left frozen.
 func (a *Agent) thawFromLastRun() {
 	for _, id := range a.state.frozenVMs() {
 		f := a.freezeOf(id)
@@ -73,7 +73,7 @@ func (a *Agent) thawFromLastRun() {
 	}
 }
 
-// thawInTime thaws the guest when its freeze expires or the agent ends. It retries failures.
+// thawAtDeadline thaws the guest when its freeze expires or the agent ends. It retries failures.
 func (a *Agent) thawAtDeadline(id fleet.VMID, f *guestFreeze) {
 	wait := newBackoff(a.times.retry, a.times.calmPeriod)
 	for {
@@ -178,5 +178,5 @@ func setPassword(ctx context.Context, a *Agent, j *job) error {
 	return a.hypervisor.SetGuestPassword(ctx, j.VM.ID, j.Args.Guest.User, got.Secret)
 }
 
-// observeOutcome adds nothing to the finish: commands to a guest do not change its VM.
+// observeNoChange adds nothing to the finish: commands to a guest do not change its VM.
 func observeNoChange(context.Context, *Agent, *job, *wire.Finish) {}

@@ -113,7 +113,7 @@ func TestGuestProgramRunsOnce(t *testing.T) {
 	}
 }
 
-// restarts is a host that counts shutdowns and starts. A test can interrupt its agent between two steps.
+// restartCounter is a host that counts shutdowns and starts. A test can interrupt its agent between two steps.
 type restartCounter struct {
 	*mock.Host
 	shut, started chan struct{} // buffered

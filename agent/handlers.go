@@ -84,7 +84,7 @@ func handlerOf(j *job) handler {
 	return handler{observe: observeVM, record: recordVM}
 }
 
-// onVM wraps a handler that needs the job's VM.
+// withVM wraps a handler that needs the job's VM.
 func withVM(do func(context.Context, *Agent, *job) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.VM == nil {
@@ -94,12 +94,12 @@ func withVM(do func(context.Context, *Agent, *job) error) func(context.Context, 
 	}
 }
 
-// byID returns a handler that calls a hypervisor method with the VM's ID.
+// withVMID returns a handler that calls a hypervisor method with the VM's ID.
 func withVMID(call func(hypervisor.Hypervisor, context.Context, fleet.VMID) error) func(context.Context, *Agent, *job) error {
 	return withVM(func(ctx context.Context, a *Agent, j *job) error { return call(a.hypervisor, ctx, j.VM.ID) })
 }
 
-// onPool returns a handler that calls a hypervisor method with the job's pool.
+// withPool returns a handler that calls a hypervisor method with the job's pool.
 func withPool(call func(hypervisor.Storage, context.Context, fleet.Pool) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.Pool == nil {
@@ -180,7 +180,8 @@ func observePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	}
 }
 
-// observeReleased adds the pool's state only after a failure: after a release, a pool of that name is a different pool.
+// observeReleasedPool adds the pool's state only after a failure: after a release, a pool of that name is a different
+// pool.
 func observeReleasedPool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
 		observePool(ctx, a, j, out)
@@ -216,7 +217,7 @@ func observeReleasedNetwork(ctx context.Context, a *Agent, j *job, out *wire.Fin
 	}
 }
 
-// observeNothing clears the finish's generation, because the job applied no spec.
+// observeNoGeneration clears the finish's generation, because the job applied no spec.
 func observeNoGeneration(_ context.Context, _ *Agent, _ *job, out *wire.Finish) { out.Generation = 0 }
 
 func recordVM(a *Agent, j *job, out *wire.Finish) error { return recordVMResult(a, j, out, false) }
@@ -259,7 +260,7 @@ func forgetNetwork(a *Agent, j *job, out *wire.Finish) error {
 	return recordNetwork(a, j, out)
 }
 
-// forgetHash deletes the checksum of a deleted volume.
+// forgetChecksum deletes the checksum of a deleted volume.
 func forgetChecksum(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done {
 		return a.state.removeChecksum(ref)

@@ -7,10 +7,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// maxHashed limits the number of stored checksums; only the newest are stored.
+// maxChecksums limits the number of stored checksums; only the newest are stored.
 const maxChecksums = 512
 
-// noteHashed stores new checksums.
+// noteChecksums stores new checksums.
 func (m *stateFile) noteChecksums(fresh ...hypervisor.VolumeChecksum) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -22,7 +22,7 @@ func (m *stateFile) noteChecksums(fresh ...hypervisor.VolumeChecksum) error {
 	return m.save()
 }
 
-// hashed returns the stored checksums, by volume.
+// checksums returns the stored checksums, by volume.
 func (m *stateFile) checksums() map[fleet.Volref]hypervisor.VolumeChecksum {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -33,7 +33,7 @@ func (m *stateFile) checksums() map[fleet.Volref]hypervisor.VolumeChecksum {
 	return out
 }
 
-// removeHash deletes the checksum of a deleted volume.
+// removeChecksum deletes the checksum of a deleted volume.
 func (m *stateFile) removeChecksum(ref fleet.Volref) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,34 +13,35 @@ import (
 	"quantix/internal/wire"
 )
 
-// checksAtOnce limits the concurrent checks of a host; a guest has one at a time, so a slow guest blocks only one slot.
+// maxConcurrentChecks limits the concurrent checks of a host; a guest has one at a time, so a slow guest blocks only
+// one slot.
 const maxConcurrentChecks = 8
 
 // healthChecker runs health checks and acts on guests that fail. Its state is lost when the agent restarts, except the
 // number of actions, which is in the state file.
 type healthChecker struct {
-	mu     sync.Mutex
-	all    map[fleet.VMID]*checkedVM
+	mu      sync.Mutex
+	all     map[fleet.VMID]*checkedVM
 	running int
-	work   sync.WaitGroup
+	work    sync.WaitGroup
 }
 
 // checkedVM is a VM with health checks.
 type checkedVM struct {
-	checking bool
-	runStart    time.Time // start of the guest's run, as reported by the host
-	graceStart  time.Time // start of its grace period
-	actedAt  time.Time // time of the host's last action
-	healthySince   time.Time // since when no check fails; zero: some check fails
-	checks []*checkState
+	checking     bool
+	runStart     time.Time // start of the guest's run, as reported by the host
+	graceStart   time.Time // start of its grace period
+	actedAt      time.Time // time of the host's last action
+	healthySince time.Time // since when no check fails; zero: some check fails
+	checks       []*checkState
 }
 
 // checkState is the state of one check of a guest.
 type checkState struct {
 	fleet.HealthState
-	dueAt   time.Time
+	dueAt    time.Time
 	failures int
-	lastMark  string
+	lastMark string
 }
 
 // healthLoop runs due checks until ctx ends.
@@ -116,7 +117,7 @@ func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
 	}
 }
 
-// of returns the VM's entry with its current checks. j.mu must be held.
+// entryOf returns the VM's entry with its current checks. j.mu must be held.
 func (j *healthChecker) entryOf(id fleet.VMID, k vmState, now time.Time) *checkedVM {
 	if j.all == nil {
 		j.all = map[fleet.VMID]*checkedVM{}
@@ -201,8 +202,8 @@ func (a *Agent) readGuest(ctx context.Context, id fleet.VMID) (fleet.VMStatus, e
 	return status, nil
 }
 
-// record records the result of a check, and reports whether it must be sent to the portal. The checker's lock must be
-// held.
+// recordResult records the result of a check, and reports whether it must be sent to the portal. The checker's lock
+// must be held.
 func (p *checkedVM) recordResult(c *checkState, fresh fleet.VMStatus, sign hypervisor.CheckResult, err error, busy bool, now time.Time, second time.Duration) (changed bool) {
 	usual := c.Check.WithDefaults()
 	c.dueAt = now.Add(time.Duration(usual.Interval) * second)
@@ -264,8 +265,8 @@ func (p *checkedVM) isCalm(now time.Time, calm time.Duration) bool {
 	return !p.actedAt.IsZero() && now.Sub(p.healthySince) > calm
 }
 
-// actOn acts on a guest that fails a check, unless the last action was too recent or the limit is reached. It records
-// the action before it acts.
+// actOnUnhealthy acts on a guest that fails a check, unless the last action was too recent or the limit is reached. It
+// records the action before it acts.
 func (a *Agent) actOnUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM, c *checkState) bool {
 	k, known := a.state.checkedVMs()[id]
 	a.health.mu.Lock()
@@ -356,7 +357,7 @@ func (a *Agent) updateVMState(id fleet.VMID, change func(*vmState)) {
 	}
 }
 
-// addTo adds the states of the health checks to a status.
+// addToStatus adds the states of the health checks to a status.
 func (j *healthChecker) addToStatus(id fleet.VMID, status *fleet.VMStatus, acted int) {
 	if status.Health = nil; len(status.Checks) == 0 || isOff(status.Power) {
 		return

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// sickly is a host that records actions on guests and can delay their answers.
+// unhealthyHost is a host that records actions on guests and can delay their answers.
 type unhealthyHost struct {
 	*counted
 	more   sync.Mutex

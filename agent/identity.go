@@ -205,14 +205,14 @@ func (id *Identity) Client(portal string) (*wire.Client, error) {
 	})
 }
 
-// self returns the host's credentials for connections to other hosts.
+// credentials returns the host's credentials for connections to other hosts.
 func (id *Identity) credentials() transfer.Self {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	return transfer.Self{Certificate: id.cert, CA: id.ca}
 }
 
-// life returns the certificate's validity period.
+// validity returns the certificate's validity period.
 func (id *Identity) validity() (from, until time.Time) {
 	id.mu.Lock()
 	defer id.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 
 // inventory holds the newest reading of the hardware.
 type inventory struct {
-	read  func(context.Context) (fleet.Inventory, error)
+	read            func(context.Context) (fleet.Inventory, error)
 	refreshRequests chan struct{} // buffer of one
-	firstRead chan struct{} // closed after the first reading
+	firstRead       chan struct{} // closed after the first reading
 
 	mu    sync.Mutex
 	known bool

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// held is a host whose resets wait for a signal and whose pauses panic.
+// pausableHost is a host whose resets wait for a signal and whose pauses panic.
 type pausableHost struct {
 	*mock.Host
 	entered chan fleet.VMID
@@ -107,7 +107,7 @@ func TestJobsOfOneSubjectWaitForEachOther(t *testing.T) {
 	}
 }
 
-// untunable is a host that refuses to change running guests.
+// rigidHost is a host that refuses to change running guests.
 type rigidHost struct{ *mock.Host }
 
 func (h rigidHost) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
@@ -238,7 +238,7 @@ func TestKilledAgentReportsSingleShotJobAsUnknown(t *testing.T) {
 	}
 }
 
-// child is this test binary running as a real agent process.
+// agentProcess is this test binary running as a real agent process.
 type agentProcess struct {
 	cmd *exec.Cmd
 	out *bufio.Scanner

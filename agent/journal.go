@@ -107,7 +107,7 @@ func (j *journal) lookup(id fleet.JobID) (journalEntry, bool) {
 	return journalEntry{}, false
 }
 
-// open lists the entries whose outcome the portal does not have yet, oldest first.
+// openEntries lists the entries whose outcome the portal does not have yet, oldest first.
 func (j *journal) openEntries() []journalEntry {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -81,7 +81,8 @@ func (a *Agent) addLinkStatus(s *wire.State, assigned []fleet.Network) {
 	}
 }
 
-// nicsBeside counts the VM NICs on the network's physical device, including NICs on other networks of that device.
+// countNICsOnDevice counts the VM NICs on the network's physical device, including NICs on other networks of that
+// device.
 func countNICsOnDevice(s *wire.State, n fleet.Network, assigned []fleet.Network) (nics int) {
 	names := map[string]bool{}
 	for _, o := range assigned {

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// clumsy is a host that fails to mark a VM the first time.
+// markFailer is a host that fails to mark a VM the first time.
 type markFailer struct {
 	*mock.Host
 	failed atomic.Bool

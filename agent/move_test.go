@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// mover is a host whose disk moves run until they are stopped.
+// stoppableMover is a host whose disk moves run until they are stopped.
 type stoppableMover struct {
 	*mock.Host
 	orders chan hypervisor.MoveDisk
@@ -101,7 +101,7 @@ func TestDiskMoveContinuesAfterAgentRestart(t *testing.T) {
 	}
 }
 
-// migrator is a host whose VM migrations run until they are stopped.
+// stoppableMigrator is a host whose VM migrations run until they are stopped.
 type stoppableMigrator struct {
 	*mock.Host
 	stamps chan string

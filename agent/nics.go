@@ -12,9 +12,9 @@ import (
 type nicWatch struct {
 	read func() []fleet.HostNIC
 
-	mu    sync.Mutex
+	mu      sync.Mutex
 	reading chan struct{} // closed when the running read ends; nil: none is running
-	value []fleet.HostNIC
+	value   []fleet.HostNIC
 }
 
 // get reads the devices; fresh: the list is current. A read that takes longer than patience continues in the

@@ -14,7 +14,7 @@ type notifier struct {
 	mu      sync.Mutex
 	next    *wire.Progress
 	sending bool
-	stopped    bool
+	stopped bool
 }
 
 func (t *notifier) notify(percent int, note string) {

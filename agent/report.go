@@ -21,16 +21,16 @@ type reporter struct {
 	a            *Agent
 	load         func(context.Context) (wire.HostMeter, error)
 	wake         chan struct{}       // buffer of one
-	assigned           hypervisor.Assigned // the portal's newest assignment to this host; used by the loop only
+	assigned     hypervisor.Assigned // the portal's newest assignment to this host; used by the loop only
 	last         wire.State          // the hypervisor's newest state; used by the loop only
 	filterCounts filterCounter       // packet counts of NICs; used by the loop only
 	guestReports guestReports        // used by the loop only
 
-	mu     sync.Mutex
-	readAt time.Time // when the read for last began; zero: none has succeeded
-	digest string    // digest of the newest full report that the portal accepted; empty: none in this session
-	forceFull  bool      // the next report is a full one, changed or not
-	sentAt time.Time // when the portal accepted the last report of any kind
+	mu        sync.Mutex
+	readAt    time.Time // when the read for last began; zero: none has succeeded
+	digest    string    // digest of the newest full report that the portal accepted; empty: none in this session
+	forceFull bool      // the next report is a full one, changed or not
+	sentAt    time.Time // when the portal accepted the last report of any kind
 }
 
 func newReporter(a *Agent, load func(context.Context) (wire.HostMeter, error)) *reporter {
@@ -211,7 +211,7 @@ func (r *reporter) setAssigned(on hypervisor.Assigned) {
 	}
 }
 
-// mark writes missing marks into domains. A mark that could not be written is retried after the next full report.
+// writeMarks writes missing marks into domains. A mark that could not be written is retried after the next full report.
 func (r *reporter) writeMarks(ctx context.Context, marks map[fleet.VMID]string) {
 	failed := false
 	for id, mark := range marks {
@@ -260,7 +260,7 @@ func (r *reporter) readState(ctx context.Context) wire.State {
 	return r.fullState(state.Host)
 }
 
-// complete merges the host's current status, the newest known state, and the agent's own data.
+// fullState merges the host's current status, the newest known state, and the agent's own data.
 func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 	out := wire.State{Host: host}
 	known := r.last.Host

@@ -55,7 +55,8 @@ func (a *Agent) observe(j *job, out *wire.Finish) {
 	out.Seq = a.nextSeq()
 }
 
-// recall returns the result of a single-shot job that the journal already contains. Such a job never runs again.
+// resultFromJournal returns the result of a single-shot job that the journal already contains. Such a job never runs
+// again.
 func (a *Agent) resultFromJournal(j *job, old journalEntry) *wire.Finish {
 	out := &wire.Finish{Generation: old.Generation, Outcome: old.Outcome, Error: old.Error}
 	if out.Outcome == "" {
@@ -90,9 +91,9 @@ func (a *Agent) reportPending(inWork context.Context) {
 	a.pending = nil
 }
 
-// outdated reports that a job's epoch is older than the newest one of its subject, until the portal answers or the
-// session ends. The job was not run. If the portal has given out the job again in the meantime, it refuses the report
-// because of the report's epoch.
+// reportOutdated reports that a job's epoch is older than the newest one of its subject, until the portal answers or
+// the session ends. The job was not run. If the portal has given out the job again in the meantime, it refuses the
+// report because of the report's epoch.
 func (a *Agent) reportOutdated(ctx context.Context, w wire.Work, newest int64) {
 	out := wire.Finish{Epoch: w.Epoch, Newest: newest, Generation: w.Generation, Outcome: wire.Outdated, Seq: a.nextSeq()}
 	wait := newBackoff(a.times.retry, a.times.retryMax)

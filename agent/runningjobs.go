@@ -19,27 +19,27 @@ var (
 // job is a claimed job on this host, waiting or running.
 type job struct {
 	wire.Work
-	ctx       context.Context // ends with the agent, or when the job is lost
-	cancel    context.CancelCauseFunc
-	epoch     atomic.Int64  // epoch of the newest claim: the portal may give out a running job again
-	lost      atomic.Bool   // the portal no longer accepts the result
-	reclaimed *wire.Work    // the newest claim while the job was running; nil: there was none
-	previous    *job          // the job of the same subject that must end first
-	done      chan struct{} // closed once the job has ended and is recorded
-	notifier  notifier
-	stopReq   stopRequest        // a request to stop early
-	mayHaveActed     bool               // the handler may have changed something; used by the handler's goroutine
-	drawing   *fleet.DefinitionDiff     // result of a plan; used by the handler's goroutine
-	output    *fleet.GuestOutput // result of a program in the guest; used by the handler's goroutine
+	ctx          context.Context // ends with the agent, or when the job is lost
+	cancel       context.CancelCauseFunc
+	epoch        atomic.Int64  // epoch of the newest claim: the portal may give out a running job again
+	lost         atomic.Bool   // the portal no longer accepts the result
+	reclaimed    *wire.Work    // the newest claim while the job was running; nil: there was none
+	previous     *job          // the job of the same subject that must end first
+	done         chan struct{} // closed once the job has ended and is recorded
+	notifier     notifier
+	stopReq      stopRequest           // a request to stop early
+	mayHaveActed bool                  // the handler may have changed something; used by the handler's goroutine
+	drawing      *fleet.DefinitionDiff // result of a plan; used by the handler's goroutine
+	output       *fleet.GuestOutput    // result of a program in the guest; used by the handler's goroutine
 }
 
 // runningJobs holds the running jobs. One job of a subject acts at a time; later jobs of the subject wait.
 type runningJobs struct {
-	mu     sync.Mutex
-	jobs   map[fleet.JobID]*job
-	lastBySubject   map[fleet.Subject]*job
-	epochs map[fleet.Subject]int64 // newest epoch seen
-	jobEnded   chan struct{}           // signals that a job has ended; buffer of one
+	mu            sync.Mutex
+	jobs          map[fleet.JobID]*job
+	lastBySubject map[fleet.Subject]*job
+	epochs        map[fleet.Subject]int64 // newest epoch seen
+	jobEnded      chan struct{}           // signals that a job has ended; buffer of one
 }
 
 func newRunningJobs() *runningJobs {
@@ -49,7 +49,7 @@ func newRunningJobs() *runningJobs {
 	}
 }
 
-// take accepts a claimed job, to run within ctx. It returns nil if the job is running already (now under the newer
+// accept accepts a claimed job, to run within ctx. It returns nil if the job is running already (now under the newer
 // epoch), or if its epoch is outdated: newest is then the highest epoch seen for the subject, else 0. A job that waits
 // for its guest is cancelled when another job of the VM arrives: the portal has ended the wait, because a user wants
 // the VM off now.

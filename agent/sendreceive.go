@@ -13,7 +13,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// untilStopped returns a context that ends when a user stops the job; its cause names that user.
+// stoppableContext returns a context that ends when a user stops the job; its cause names that user.
 func stoppableContext(ctx context.Context, j *job) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	forget := j.whenStopped(func(err error) { cancel(err) })
@@ -23,7 +23,7 @@ func stoppableContext(ctx context.Context, j *job) (context.Context, func()) {
 	}
 }
 
-// stopped returns the cause if a user stopped the job, else err.
+// stopCause returns the cause if a user stopped the job, else err.
 func stopCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil {
 		if _, taken := wasCancelled(cause); taken {
@@ -51,7 +51,7 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	err := a.hypervisor.ReceiveVolume(ctx, hypervisor.VolumeWork{
 		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, RecordedFile: a.state.volumeFile(j.ID),
 		RecordChecksums: func(all ...hypervisor.VolumeChecksum) error { return a.state.noteChecksums(all...) },
-		RecordFile:  func(file string) error { return a.state.noteVolume(j.ID, file) },
+		RecordFile:      func(file string) error { return a.state.noteVolume(j.ID, file) },
 		Arrive: func(ctx context.Context, dst transfer.Sink, room int64) (out hypervisor.ReceivedFile, err error) {
 			in, err = m.receive(ctx, func(ctx context.Context, in *transfer.Incoming) error {
 				if err := dst.Truncate(0); err != nil {
@@ -81,7 +81,7 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	return stopCause(ctx, err)
 }
 
-// whileBusy sends keep-alives to the sender until over is called.
+// sendBusy sends keep-alives to the sender until over is called.
 func sendBusy(in *transfer.Incoming) (over func()) {
 	done, gone := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -181,8 +181,8 @@ type sentDisk struct {
 	Stamp    string           `json:"stamp"` // only the backend reads it
 }
 
-// maxSent limits the stored records, far above the number of concurrent transfers. A job whose record is missing fails
-// without losing data.
+// maxSentDisks limits the stored records, far above the number of concurrent transfers. A job whose record is missing
+// fails without losing data.
 const maxSentDisks = 256
 
 // noteSent records the stamp of a disk's file before it is sent.
@@ -194,7 +194,7 @@ func (m *stateFile) noteSent(id fleet.TransferID, stamp string) error {
 	return m.save()
 }
 
-// sent returns the recorded stamp; empty: none.
+// sentStamp returns the recorded stamp; empty: none.
 func (m *stateFile) sentStamp(id fleet.TransferID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

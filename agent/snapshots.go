@@ -9,8 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// onSnapshots returns a job handler for one snapshot method of the hypervisor. To stop the method, the handler asks the
-// hypervisor: a merge in QEMU would outlive a cancelled context.
+// withSnapshot returns a job handler for one snapshot method of the hypervisor. To stop the method, the handler asks
+// the hypervisor: a merge in QEMU would outlive a cancelled context.
 func withSnapshot(call func(hypervisor.Snapshots, context.Context, hypervisor.SnapshotWork) error) func(context.Context, *Agent, *job) error {
 	return withVM(func(ctx context.Context, a *Agent, j *job) error {
 		if j.Args.Snapshot == nil {

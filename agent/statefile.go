@@ -48,8 +48,8 @@ type savedState struct {
 }
 
 type networkState struct {
-	Error string `json:"error,omitempty"` // error of the last failure
-	ActiveInBoot   string `json:"ran,omitempty"`   // the host boot when the network was last seen active
+	Error        string `json:"error,omitempty"` // error of the last failure
+	ActiveInBoot string `json:"ran,omitempty"`   // the host boot when the network was last seen active
 }
 
 // createdVolume is the file that a job created, as identified by the backend.
@@ -179,7 +179,7 @@ func (m *stateFile) createdDisks(id fleet.VMID) []fleet.Volref {
 	return m.data.VMs[id].CreatedDisks
 }
 
-// stamped returns the VM's last applied generation; 0: unknown.
+// appliedGeneration returns the VM's last applied generation; 0: unknown.
 func (m *stateFile) appliedGeneration(id fleet.VMID) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -254,8 +254,8 @@ func (m *stateFile) save() error {
 	return nil
 }
 
-// complete adds the agent's own data to a host state and sorts it, so that equal states have equal digests. A VM whose
-// creation failed is on no host, but its failure must be reported: complete lists the VM as absent.
+// addAgentState adds the agent's own data to a host state and sorts it, so that equal states have equal digests. A VM
+// whose creation failed is on no host, but its failure must be reported: complete lists the VM as absent.
 func (m *stateFile) addAgentState(s *wire.State, boot string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -287,7 +287,7 @@ func (m *stateFile) addAgentState(s *wire.State, boot string) {
 	})
 }
 
-// completePools reports a pool's failure until the pool is seen active.
+// addPoolErrors reports a pool's failure until the pool is seen active.
 func (m *stateFile) addPoolErrors(s *wire.State) {
 	seen := map[string]bool{}
 	for i := range s.Pools {
@@ -304,7 +304,7 @@ func (m *stateFile) addPoolErrors(s *wire.State) {
 	}
 }
 
-// completeNetworks reports a network's failure until the network is seen active. An inactive network that was active in
+// addNetworkErrors reports a network's failure until the network is seen active. An inactive network that was active in
 // this boot was stopped on the host.
 func (m *stateFile) addNetworkErrors(s *wire.State, boot string) {
 	for i := range s.Networks {
@@ -323,7 +323,7 @@ func (m *stateFile) addNetworkErrors(s *wire.State, boot string) {
 	}
 }
 
-// forget deletes entries of VMs that are neither on the host nor failed, so that the file stays small, and errors of
+// prune deletes entries of VMs that are neither on the host nor failed, so that the file stays small, and errors of
 // pools that are active again. busy names VMs with running jobs; begun is when the read of the host began.
 func (m *stateFile) prune(s wire.State, busy map[fleet.Subject]bool, begun time.Time) error {
 	m.mu.Lock()

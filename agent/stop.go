@@ -28,7 +28,7 @@ func (s *stopper) stop(cause error) {
 	})
 }
 
-// why returns the first cause. It blocks until stop has been called.
+// firstCause returns the first cause. It blocks until stop has been called.
 func (s *stopper) firstCause() error {
 	<-s.done
 	return s.cause

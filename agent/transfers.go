@@ -15,9 +15,9 @@ import (
 // Limits of a transfer.
 const (
 	transferTries = 5 // connections per transfer
-	meetInterval     = 300 * time.Millisecond
-	meetTimeout  = 10 * time.Minute // longest wait for the other host to begin its job
-	busyInterval     = 5 * time.Second
+	meetInterval  = 300 * time.Millisecond
+	meetTimeout   = 10 * time.Minute // longest wait for the other host to begin its job
+	busyInterval  = 5 * time.Second
 )
 
 // rendezvous exchanges one transfer's messages with the other host through the portal.
@@ -71,7 +71,7 @@ func (m *rendezvous) checkPeer(out wire.MeetAnswer) error {
 	return nil
 }
 
-// until repeats the message until ready accepts the other host's answer.
+// pollUntil repeats the message until ready accepts the other host's answer.
 func (m *rendezvous) pollUntil(ctx context.Context, msg wire.Meet, note string, ready func(wire.MeetAnswer) bool) (wire.MeetAnswer, error) {
 	for {
 		out, err := m.exchange(ctx, msg)
@@ -112,10 +112,10 @@ func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int6
 	}
 }
 
-// Relayed is the progress note of transfers through the portal.
+// RelayedNote is the progress note of transfers through the portal.
 const RelayedNote = "relayed by the portal, because the hosts cannot reach each other"
 
-// reach connects to the receiver directly, or else through the portal's relay.
+// connectReceiver connects to the receiver directly, or else through the portal's relay.
 func (m *rendezvous) connectReceiver(ctx context.Context, remote wire.MeetAnswer, ticket transfer.Ticket) (*transfer.Outgoing, string, error) {
 	own, peer := m.a.identity.credentials(), m.peerOf(remote)
 	out, err := transfer.Dial(ctx, remote.Listens, own, peer, ticket)
@@ -145,7 +145,7 @@ func (m *rendezvous) dialRelay(ctx context.Context, at wire.MeetAnswer) (net.Con
 	return relayConn{wire.NewStream(ws)}, nil
 }
 
-// pairConn adapts a relayed stream to net.Conn for TLS. It ignores deadlines, because the stream sets its own.
+// relayConn adapts a relayed stream to net.Conn for TLS. It ignores deadlines, because the stream sets its own.
 type relayConn struct{ *wire.Stream }
 
 func (relayConn) LocalAddr() net.Addr              { return relayAddr{} }

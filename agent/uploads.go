@@ -24,7 +24,7 @@ type uploadWaiters struct {
 
 type waitingUpload struct {
 	conns chan io.ReadWriteCloser
-	ended  chan struct{}
+	ended chan struct{}
 }
 
 func (c *uploadWaiters) register(id fleet.UploadID) (*waitingUpload, error) {

@@ -15,22 +15,22 @@ type vmState struct {
 	Generation int64         `json:"generation"`
 	Error      string        `json:"error,omitempty"`
 	ErrorOf    fleet.JobKind `json:"errorOf,omitempty"`
-	// Stamped is the last applied generation.
+	// AppliedGeneration is the last applied generation.
 	AppliedGeneration int64 `json:"stamped,omitempty"`
-	// Made are disks of the VM that this agent created: the definition may be removed before the portal knows the
+	// CreatedDisks are disks of the VM that this agent created: the definition may be removed before the portal knows the
 	// disks.
 	CreatedDisks []fleet.Volref `json:"made,omitempty"`
-	// Ran is the host boot when the guest was last seen on; empty: the guest was seen off, or a job powered it off.
+	// OnInBoot is the host boot when the guest was last seen on; empty: the guest was seen off, or a job powered it off.
 	OnInBoot string `json:"ran,omitempty"`
 
 	// Autostart and restart policy. Policy is the newest one seen; the rest belongs to this boot or this run.
 	Policy        fleet.VMPolicy `json:"policy,omitzero"`
-	AutostartBoot        string         `json:"booted,omitempty"` // the host boot when the VM's autostart was decided
+	AutostartBoot string         `json:"booted,omitempty"` // the host boot when the VM's autostart was decided
 	StopRequested bool           `json:"asked,omitempty"`  // a user asked to power the VM off, so it stays off
 	// the guest powered off without a request and is to be restarted: "crashed" or "shut down"
-	StoppedBy     string `json:"down,omitempty"`
-	Restarts int    `json:"restarts,omitempty"` // restarts by policy since the guest last ran for a while
-	StartError  string `json:"trouble,omitempty"`  // error of the newest start by policy
+	StoppedBy  string `json:"down,omitempty"`
+	Restarts   int    `json:"restarts,omitempty"` // restarts by policy since the guest last ran for a while
+	StartError string `json:"trouble,omitempty"`  // error of the newest start by policy
 
 	Checks []fleet.HealthCheck `json:"checks,omitempty"` // the newest health checks seen
 	// actions of the host after failed checks, since the guest was last healthy for a while
@@ -41,8 +41,8 @@ type vmState struct {
 	RestartAt time.Time `json:"againAt,omitzero"`
 }
 
-// seen records the guests and networks that a read of the host found on in this boot. begun is when the read began. It
-// writes the file only after a change.
+// recordSeen records the guests and networks that a read of the host found on in this boot. begun is when the read
+// began. It writes the file only after a change.
 func (m *stateFile) recordSeen(s wire.State, boot string, begun time.Time) error {
 	if boot == "" {
 		return nil
@@ -84,7 +84,7 @@ func isOff(p fleet.Power) bool {
 	return p == fleet.Stopped || p == fleet.Crashed || p == fleet.Absent
 }
 
-// addTo adds the agent's data to the status of one VM; boot is the host's current boot.
+// addToStatus adds the agent's data to the status of one VM; boot is the host's current boot.
 func (m *stateFile) addToStatus(id fleet.VMID, status *fleet.VMStatus, boot string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,7 +101,7 @@ func (k vmState) addToStatus(status *fleet.VMStatus, boot string) {
 	k.addPolicyState(status, boot)
 }
 
-// seen returns the entry, updated from a read of the VM's status.
+// afterRead returns the entry, updated from a read of the VM's status.
 func (k vmState) afterRead(s fleet.VMStatus, boot string) vmState {
 	// a policy change after boot takes effect at the next boot
 	if k.AutostartBoot != boot && k.Policy.Autostart == "" {
@@ -149,7 +149,7 @@ func restartReason(p fleet.VMPolicy, s fleet.VMStatus) string {
 	return ""
 }
 
-// ordered updates the entry after a successful job; turned: the job has powered the guest on or off.
+// noteSuccess updates the entry after a successful job; turned: the job has powered the guest on or off.
 func (k *vmState) noteSuccess(kind fleet.JobKind, turned bool, boot string) {
 	if turned {
 		k.OnInBoot, k.StoppedBy, k.StartError, k.Restarts = "", "", "", 0
@@ -238,14 +238,14 @@ func (m *stateFile) checkedVMs() map[fleet.VMID]vmState {
 	return out
 }
 
-// acted returns the number of actions after failed health checks of a VM.
+// healthActions returns the number of actions after failed health checks of a VM.
 func (m *stateFile) healthActions(id fleet.VMID) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.data.VMs[id].HealthActions
 }
 
-// freeze records whether a guest is frozen.
+// setFrozen records whether a guest is frozen.
 func (m *stateFile) setFrozen(id fleet.VMID, frozen bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -259,7 +259,7 @@ func (m *stateFile) setFrozen(id fleet.VMID, frozen bool) error {
 	return m.save()
 }
 
-// frozen lists the frozen guests.
+// frozenVMs lists the frozen guests.
 func (m *stateFile) frozenVMs() []fleet.VMID {
 	m.mu.Lock()
 	defer m.mu.Unlock()

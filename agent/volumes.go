@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// onVolume returns a job handler that calls the hypervisor for a volume. The handler requires the volume's pool, and
+// withVolume returns a job handler that calls the hypervisor for a volume. The handler requires the volume's pool, and
 // refuses a job that the users of the volume forbid. The call may take long, but must report progress.
 func withVolume(call func(hypervisor.Storage, context.Context, hypervisor.VolumeWork) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {

@@ -47,7 +47,7 @@ func TestVolumeJobsReportTheirPool(t *testing.T) {
 	}
 }
 
-// forgotten is a host whose first creation is interrupted after the volume exists, and whose deletions wait.
+// interruptedVolumes is a host whose first creation is interrupted after the volume exists, and whose deletions wait.
 type interruptedVolumes struct {
 	*mock.Host
 	orders  chan hypervisor.VolumeWork

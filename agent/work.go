@@ -21,7 +21,7 @@ var (
 	errPanic   = errors.New("the agent had an internal error")
 )
 
-// act runs the job once and returns its result; nil: no result, because the job is lost or the agent stops.
+// runOnce runs the job once and returns its result; nil: no result, because the job is lost or the agent stops.
 func (a *Agent) runOnce(j *job) *wire.Finish {
 	if !j.Kind.SingleShot(j.Args) {
 		if j.lost.Load() {
@@ -49,7 +49,7 @@ func (a *Agent) runOnce(j *job) *wire.Finish {
 	return r
 }
 
-// attempt runs the kind's handler within its time limit. A panic becomes an error with a reference to the log.
+// runHandler runs the kind's handler within its time limit. A panic becomes an error with a reference to the log.
 func (a *Agent) runHandler(j *job) (err error) {
 	d, known := handlers[j.Kind]
 	if !known {
@@ -68,7 +68,8 @@ func (a *Agent) runHandler(j *job) (err error) {
 	return withLimitCause(ctx, d.do(ctx, a, j))
 }
 
-// explain adds the cause of an expired limit to the hypervisor's error, or replaces a bare context error by the cause.
+// withLimitCause adds the cause of an expired limit to the hypervisor's error, or replaces a bare context error by the
+// cause.
 func withLimitCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
@@ -84,7 +85,7 @@ func apply(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, 
 
 func reapply(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, true) }
 
-// images refuses to create a VM if this host has read the copy of its image and found another checksum, also in a
+// checkImages refuses to create a VM if this host has read the copy of its image and found another checksum, also in a
 // repeated job. An existing VM creates nothing from images.
 func (a *Agent) checkImages(vm fleet.VM) error {
 	if vm.Status != nil {
@@ -139,8 +140,8 @@ func shutdown(ctx context.Context, a *Agent, j *job) error {
 	return a.shutDownUntil(ctx, j, func(s fleet.VMStatus) (over, ask bool) { return isOff(s.Power), true })
 }
 
-// sameRun is the tolerance for the reported start time of one run, which moves with the host's clock. No guest shuts
-// down and starts again within that time.
+// runTolerance is the tolerance for the reported start time of one run, which moves with the host's clock. No guest
+// shuts down and starts again within that time.
 const runTolerance = 2 * time.Second
 
 // restart ends the run that the job names, and starts the VM with its current definition. Any other run is the
@@ -196,8 +197,8 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	return start(ctx, a, j)
 }
 
-// untilOff asks the guest to shut down until look reports that the wait is over. look also reports whether the guest
-// may be asked in its current state.
+// shutDownUntil asks the guest to shut down until look reports that the wait is over. look also reports whether the
+// guest may be asked in its current state.
 func (a *Agent) shutDownUntil(ctx context.Context, j *job, look func(fleet.VMStatus) (over, ask bool)) error {
 	if err := a.state.noteStopRequest(j.VM.ID, a.bootID()); err != nil {
 		return err
@@ -249,7 +250,7 @@ func (a *Agent) vmStatus(ctx context.Context, id fleet.VMID) (status fleet.VMSta
 	return status, err
 }
 
-// within calls call with the deadline of one short call.
+// withCallLimit calls call with the deadline of one short call.
 func (a *Agent) withCallLimit(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.times.callLimit, errOverdue)
 	defer cancel()

@@ -34,7 +34,7 @@ func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) 
 	return OpenReady(ctx, url, maxConns, nil)
 }
 
-// spare is the number of connections that OpenReady keeps idle if it may open at least four times as many.
+// spareConnections is the number of connections that OpenReady keeps idle if it may open at least four times as many.
 const spareConnections = 4
 
 // OpenReady works like Open for a pool under constant load. It runs ready on each new connection before use, and keeps

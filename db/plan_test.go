@@ -54,7 +54,7 @@ func TestLockedTableDoesNotBlockConnections(t *testing.T) {
 	}
 }
 
-// planned is a statement that the server planned while the tables were empty.
+// plannedStatement is a statement that the server planned while the tables were empty.
 type plannedStatement struct {
 	name, sql string
 	params    []uint32 // parameter types

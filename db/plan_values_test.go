@@ -18,13 +18,13 @@ const (
 	someProjectID = "00000000-0000-7000-8000-000000001001"
 	somePoolID    = "00000000-0000-7000-8000-000000002001"
 	someNetworkID = "00000000-0000-7000-8000-000000003000"
-	someVMID      = "00000000-0000-7000-8000-000001000200" // a VM on aHost
+	someVMID      = "00000000-0000-7000-8000-000001000200" // a VM on someHostID
 	someTaskID    = "ffff0000-0000-7000-8000-000000000007" // created in the far future
 	someUserID    = "user-7"
-	someID     = "id-7" // ID of any other kind of object
+	someID        = "id-7" // ID of any other kind of object
 )
 
-// readMore lists the statements that may read more than fewBlocks, with the reason.
+// blockLimits lists the statements that may read more than fewBlocks, with the reason.
 var blockLimits = map[string]struct {
 	blocks int
 	why    string

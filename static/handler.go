@@ -26,10 +26,10 @@ var contentTypes = map[string]string{
 type asset struct {
 	plain       []byte
 	contentType string
-	compressed      map[string]func() []byte // compressed content by encoding, computed at first use
+	compressed  map[string]func() []byte // compressed content by encoding, computed at first use
 }
 
-// codings are the encodings of compressed files, the best first. Each file is compressed once per encoding, at the
+// encodings are the encodings of compressed files, the best first. Each file is compressed once per encoding, at the
 // highest level.
 var encodings = []struct {
 	name string
@@ -67,8 +67,8 @@ func sortedNames(assets map[string]*asset) []string {
 }
 
 // Handler returns the handler that serves every asset below Prefix, as immutable and, if the browser accepts it,
-// compressed. It needs no compressing middleware. A path with the hash of another build answers 404, so that an outdated
-// page fails visibly instead of mixing versions.
+// compressed. It needs no compressing middleware. A path with the hash of another build answers 404, so that an
+// outdated page fails visibly instead of mixing versions.
 func Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -100,7 +100,8 @@ func Handler() http.Handler {
 	})
 }
 
-// taken returns the best encoding in codings that an Accept-Encoding header with the value accepted allows; empty: none.
+// bestEncoding returns the best encoding in codings that an Accept-Encoding header with the value accepted allows;
+// empty: none.
 func bestEncoding(accepted string) string {
 	for _, coding := range encodings {
 		if AcceptsEncoding(accepted, coding.name) {
@@ -110,7 +111,7 @@ func bestEncoding(accepted string) string {
 	return ""
 }
 
-// Takes reports whether an Accept-Encoding header with the value accepted allows the encoding coding.
+// AcceptsEncoding reports whether an Accept-Encoding header with the value accepted allows the encoding coding.
 func AcceptsEncoding(accepted, coding string) bool {
 	for one := range strings.SplitSeq(accepted, ",") {
 		name, quality, _ := strings.Cut(strings.TrimSpace(one), ";")

@@ -16,7 +16,7 @@ import (
 // VMPath is the address of a VM's page, or of a path below it.
 func VMPath(id fleet.VMID, below ...string) string { return pathOf(fleet.TypeVM, id, below) }
 
-// FoundPath is the address of an unmanaged VM's page.
+// DiscoveredPath is the address of an unmanaged VM's page.
 func DiscoveredPath(host fleet.HostID, id fleet.VMID) string {
 	return HostPath(host, "found", string(id))
 }
@@ -86,7 +86,7 @@ func JoinWatchPath(id fleet.JoinTokenID) string {
 	return withQuery("/hosts/join", "token="+url.QueryEscape(string(id)))
 }
 
-// CutPath is the address of a resource type's list, filtered by project.
+// ProjectListPath is the address of a resource type's list, filtered by project.
 func ProjectListPath(n fleet.ResourceType, id fleet.ProjectID) string {
 	return withQuery(n.Info().Path, "project="+url.QueryEscape(string(id)))
 }

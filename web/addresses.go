@@ -30,7 +30,7 @@ func addressesTab(c echo.Context) string {
 	return views.TabPath(views.NetworkPath(fleet.NetworkID(c.Param("id"))), "addresses")
 }
 
-// askReservation shows the reservation form, prefilled from the query.
+// showReservationForm shows the reservation form, prefilled from the query.
 func (s *Server) showReservationForm(c echo.Context, a fleet.Actor, in reserveForm, how formState) error {
 	ctx := c.Request().Context()
 	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.Param("id")))
@@ -61,7 +61,7 @@ func (s *Server) freeAddress(c echo.Context, a fleet.Actor, _ emptyForm) (formRe
 	return stayOnPage(addressesTab(c), "The reservation for "+mac+" is removed"+queuedOnHosts(len(tasks))), err
 }
 
-// sentToHosts returns the end of a message: the number of hosts that got a task, or only a full stop without any.
+// queuedOnHosts returns the end of a message: the number of hosts that got a task, or only a full stop without any.
 func queuedOnHosts(hosts int) string {
 	if hosts == 0 {
 		return "."

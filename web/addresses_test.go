@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// addressed creates a network with DHCP on two hosts, and two VMs with NICs on that network: web has a dynamic lease,
-// db a reserved address. network is the path of the network's page.
+// addLeasedNetwork creates a network with DHCP on two hosts, and two VMs with NICs on that network: web has a dynamic
+// lease, db a reserved address. network is the path of the network's page.
 func addLeasedNetwork(p *portal) (network string, web, db fleet.VMID) {
 	p.t.Helper()
 	h1, h2 := p.addHost("host-1", 0), p.addHost("host-2", 0)

@@ -43,7 +43,8 @@ func (s *Server) addForAgents(r route) {
 	}, s.metrics.measureRequests, recoverPanic)
 }
 
-// prove authenticates the host by the proof that the route's kind requires, and checks the route's permission.
+// checkAgentProof authenticates the host by the proof that the route's kind requires, and checks the route's
+// permission.
 func (s *Server) checkAgentProof(c echo.Context, r route) (a fleet.Actor, err error) {
 	switch r.kind {
 	case joinTokenProof:
@@ -62,7 +63,7 @@ func (s *Server) checkAgentProof(c echo.Context, r route) (a fleet.Actor, err er
 	return a, err
 }
 
-// agentBy returns the host of the verified client certificate, with the session from the request's session header.
+// agentActor returns the host of the verified client certificate, with the session from the request's session header.
 func agentActor(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)) (fleet.Actor, error) {
 	r := c.Request()
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
@@ -103,7 +104,7 @@ func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (
 	})
 }
 
-// join answers a new host's first request with a certificate for the host. The request's proof is a join token.
+// joinHost answers a new host's first request with a certificate for the host. The request's proof is a join token.
 func (s *Server) joinHost(c echo.Context, a fleet.Actor, in wire.JoinRequest) (*wire.JoinAnswer, error) {
 	out, err := s.Control.JoinHost(c.Request().Context(), a, bearerOf(c.Request()), in)
 	return &out, err
@@ -129,7 +130,7 @@ func (s *Server) finishJob(c echo.Context, a fleet.Actor, in wire.Finish) (*wire
 	return &answer, err
 }
 
-// finishAll takes the results of several jobs in one request. Each result is accepted or refused separately.
+// finishJobs takes the results of several jobs in one request. Each result is accepted or refused separately.
 func (s *Server) finishJobs(c echo.Context, a fleet.Actor, in wire.Results) (*wire.ResultsAnswer, error) {
 	if len(in.Results) == 0 {
 		return nil, fleet.Errorf(fleet.Malformed, "Send at least one result.")
@@ -151,7 +152,7 @@ func (s *Server) finishJobs(c echo.Context, a fleet.Actor, in wire.Results) (*wi
 	return out, nil
 }
 
-// hostPair accepts the host's end of a relay, which the agent dials for a job. An open relay survives a new hello of
+// joinRelay accepts the host's end of a relay, which the agent dials for a job. An open relay survives a new hello of
 // the agent.
 func (s *Server) joinRelay(c echo.Context, a fleet.Actor) error {
 	if !c.IsWebSocket() {
@@ -169,7 +170,7 @@ func (s *Server) joinRelay(c echo.Context, a fleet.Actor) error {
 	return nil
 }
 
-// servePair connects ws, an end that control has admitted, with the other end of its relay. It returns when the relay
+// serveRelay connects ws, an end that control has admitted, with the other end of its relay. It returns when the relay
 // has ended. It calls onMessage, unless nil, for each message from ws.
 func (s *Server) serveRelay(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, onMessage func()) {
 	if err := s.relays.Serve(ctx, end, ws, onMessage); err != nil {
@@ -177,10 +178,10 @@ func (s *Server) serveRelay(ctx context.Context, a fleet.Actor, end relay.End, w
 	}
 }
 
-// stopping is the error response to agents while the portal shuts down.
+// portalStopping is the error response to agents while the portal shuts down.
 var portalStopping = refusal{status: http.StatusServiceUnavailable, message: "The portal is stopping. Send the request again."}
 
-// failAgent writes the response for an agent's request that failed with err.
+// writeAgentError writes the response for an agent's request that failed with err.
 func (s *Server) writeAgentError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
@@ -194,7 +195,7 @@ func (s *Server) writeAgentError(err error, c echo.Context) {
 	}
 }
 
-// bodies pools the buffers that request data is read into. A buffer returns to the pool before the handler's work
+// bodyBuffers pools the buffers that request data is read into. A buffer returns to the pool before the handler's work
 // begins.
 var bodyBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 

@@ -88,7 +88,7 @@ func newPortalWithAgentsOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentUR
 	return p, agentURL
 }
 
-// machine is a simulated agent of a host, which uses the real protocol.
+// simulatedAgent is a simulated agent of a host, which uses the real protocol.
 type simulatedAgent struct {
 	san fleet.PoolID // a pool with a secret, assigned to this host
 
@@ -99,7 +99,7 @@ type simulatedAgent struct {
 	seq         int64
 }
 
-// joined creates a join token, joins a host with it and sends hello.
+// joinHost creates a join token, joins a host with it and sends hello.
 func (p *portal) joinHost(agentURL, name string) *simulatedAgent {
 	p.t.Helper()
 	admin := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
@@ -141,7 +141,7 @@ func (m *simulatedAgent) report(t testing.TB, vms ...wire.VMReport) {
 	}
 }
 
-// take claims until the portal returns a job.
+// claimJob claims until the portal returns a job.
 func (m *simulatedAgent) claimJob(t testing.TB) wire.Work {
 	t.Helper()
 	for {

@@ -23,15 +23,15 @@ import (
 	"quantix/internal/wire"
 )
 
-// gate is a TCP proxy to a portal's agent listener. It counts connections (came: all, open: current) and can cut or
-// redirect them.
+// agentProxy is a TCP proxy to a portal's agent listener. It counts connections (came: all, open: current) and can cut
+// or redirect them.
 type agentProxy struct {
-	url   string
-	to    atomic.Value // string
-	accepted  atomic.Int32
-	open  atomic.Int32
-	mu    sync.Mutex
-	conns map[net.Conn]bool
+	url      string
+	to       atomic.Value // string
+	accepted atomic.Int32
+	open     atomic.Int32
+	mu       sync.Mutex
+	conns    map[net.Conn]bool
 }
 
 func newGate(t *testing.T, agentURL string) *agentProxy {
@@ -56,7 +56,9 @@ func newGate(t *testing.T, agentURL string) *agentProxy {
 	return g
 }
 
-func (g *agentProxy) redirectTo(agentURL string) { g.to.Store(strings.TrimPrefix(agentURL, "https://")) }
+func (g *agentProxy) redirectTo(agentURL string) {
+	g.to.Store(strings.TrimPrefix(agentURL, "https://"))
+}
 
 func (g *agentProxy) forward(c net.Conn) {
 	on, err := net.Dial("tcp", g.to.Load().(string))
@@ -101,7 +103,7 @@ func eventually(t testing.TB, what string, so func() bool) {
 	}
 }
 
-// taken claims in the background and returns a channel that receives the host's next job.
+// claimInBackground claims in the background and returns a channel that receives the host's next job.
 func (m *simulatedAgent) claimInBackground(t *testing.T) <-chan wire.Work {
 	work := make(chan wire.Work, 1)
 	go func() {
@@ -128,7 +130,7 @@ func (m *simulatedAgent) finishDone(t *testing.T, w wire.Work) {
 	}
 }
 
-// one waits until a single connection is open, and sets the number of connections so far to 1.
+// awaitSingleConnection waits until a single connection is open, and sets the number of connections so far to 1.
 func (g *agentProxy) awaitSingleConnection(t *testing.T, m *simulatedAgent) {
 	t.Helper()
 	eventually(t, "the connection that the join used is closed", func() bool { return g.open.Load() == 1 })
@@ -152,7 +154,7 @@ func TestAgentUsesOneConnection(t *testing.T) {
 		work := s.host.claimInBackground(t)
 		s.awaitParkedClaims(1)
 		s.host.report(t, running) // queued behind the parked claim
-		s.awaitParkedClaims(1)               // the agent has claimed again
+		s.awaitParkedClaims(1)    // the agent has claimed again
 		k := s.ticket(ann)
 		var browser *websocket.Conn
 		var opened sync.WaitGroup

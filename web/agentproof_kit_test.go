@@ -73,7 +73,7 @@ func (c caller) ask(method, path, body string) answer {
 	return answer{got.StatusCode, got.Header, text.String()}
 }
 
-// hear sends hello and returns the new session.
+// hello sends hello and returns the new session.
 func (m *simulatedAgent) hello(t *testing.T, instance string) (session string) {
 	t.Helper()
 	hello, err := m.Hello(t.Context(), wire.Hello{Instance: instance, Fingerprint: string(m.id), Version: "1"})
@@ -84,7 +84,7 @@ func (m *simulatedAgent) hello(t *testing.T, instance string) (session string) {
 	return hello.Session
 }
 
-// again joins the machine's existing host with a new key, as administrators do after a lost key.
+// rejoin joins the machine's existing host with a new key, as administrators do after a lost key.
 func (p *portal) rejoin(agentURL string, m *simulatedAgent) {
 	p.t.Helper()
 	token, err := p.control.CreateJoinToken(p.t.Context(), root, m.id)
@@ -100,7 +100,7 @@ func (p *portal) rejoin(agentURL string, m *simulatedAgent) {
 	m.Rekey()
 }
 
-// stored returns the rows that a host's messages may change, as text by table.
+// storedRows returns the rows that a host's messages may change, as text by table.
 func (p *portal) storedRows() map[string]string {
 	p.t.Helper()
 	out := map[string]string{}

@@ -17,8 +17,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// lines returns one call for each agent route, by method and path, with valid ids and epochs. work and screen are jobs
-// that the machine has claimed.
+// agentCalls returns one call for each agent route, by method and path, with valid ids and epochs. work and screen are
+// jobs that the machine has claimed.
 func agentCalls(t *testing.T, m *simulatedAgent, work, screen wire.Work) map[string]struct{ path, body string } {
 	type line = struct{ path, body string }
 	m.seq++
@@ -46,7 +46,7 @@ func agentCalls(t *testing.T, m *simulatedAgent, work, screen wire.Work) map[str
 		"POST " + wire.PathJobs + ":id/secret":    {wire.PathJobs + string(m.guest) + "/secret", `{}`},
 		"POST " + wire.PathFirstBoots + ":id":     {wire.PathFirstBoots + string(work.VM.ID), jsonOf(t, wire.FirstBootRequest{FirstBoot: fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}})},
 		"POST " + wire.PathPools + ":id/secret":   {wire.PathPools + string(m.san) + "/secret", `{}`},
-		"GET " + wire.PathRelay + ":id":            {wire.PathRelay + string(screen.Args.Console), ""},
+		"GET " + wire.PathRelay + ":id":           {wire.PathRelay + string(screen.Args.Console), ""},
 		"GET " + wire.PathConsole + ":id":         {wire.PathConsole + string(screen.Args.Console), ""},
 	}
 }

@@ -21,8 +21,8 @@ import (
 
 const apiBase = "/api/v1"
 
-// call is the handler of one operation of /api/v1. The input I holds the parameters and the body. The output O holds
-// the response's headers and body.
+// operationFunc is the handler of one operation of /api/v1. The input I holds the parameters and the body. The output O
+// holds the response's headers and body.
 type operationFunc[I, O any] func(ctx context.Context, a fleet.Actor, in *I) (*O, error)
 
 // operation is one row of the API's table. huma registers it, and the middleware finds its permission by its route.
@@ -32,7 +32,8 @@ type operation struct {
 	register func(s *Server, api huma.API, op huma.Operation)
 }
 
-// op returns an operation that answers with status on success. path is relative to apiBase, with {id} for a parameter.
+// newOperation returns an operation that answers with status on success. path is relative to apiBase, with {id} for a
+// parameter.
 func newOperation[I, O any](method, path string, right policy.Permission, status int, id, summary string, do operationFunc[I, O]) operation {
 	typ, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	o := operation{right: right, Operation: huma.Operation{
@@ -79,7 +80,7 @@ func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do 
 // callKey is the context key under which huma passes the echo request on to answer, which reads the actor from it.
 type callKey struct{}
 
-// nothing is the response of an operation that answers 204: it has no body.
+// emptyOutput is the response of an operation that answers 204: it has no body.
 type emptyOutput struct{}
 
 // Offered lists the actions that the user may start on the object now, with reasons for those refused. It is exported
@@ -181,8 +182,8 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
-// requireAnswers marks the fields that responses always contain (possibly null) as required. Fields of request bodies
-// stay optional.
+// requireResponseFields marks the fields that responses always contain (possibly null) as required. Fields of request
+// bodies stay optional.
 func requireResponseFields(doc *huma.OpenAPI) {
 	asked := map[string]bool{}
 	for _, path := range doc.Paths {
@@ -209,7 +210,7 @@ func requireResponseFields(doc *huma.OpenAPI) {
 	}
 }
 
-// reach records every schema that s refers to, directly or indirectly.
+// collectSchemas records every schema that s refers to, directly or indirectly.
 func collectSchemas(all huma.Registry, s *huma.Schema, seen map[string]bool) {
 	if s == nil {
 		return
@@ -231,13 +232,13 @@ func collectSchemas(all huma.Registry, s *huma.Schema, seen map[string]bool) {
 	}
 }
 
-// alwaysField is a JSON field that is never omitted. null: its value may be nil, which is written as null.
+// requiredField is a JSON field that is never omitted. null: its value may be nil, which is written as null.
 type requiredField struct {
 	name string
 	null bool
 }
 
-// alwaysThere returns the fields of t that are never omitted.
+// requiredFieldsOf returns the fields of t that are never omitted.
 func requiredFieldsOf(t reflect.Type) (fields []requiredField) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -45,9 +45,9 @@ func apiOnHost[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor
 
 // RetriedBody is the result of a retry on all failed hosts.
 type RetriedBody struct {
-	Items  []fleet.Task `json:"items"`
+	Items   []fleet.Task `json:"items"`
 	Offline int          `json:"offline" doc:"Number of offline hosts; they retry when they are online again"`
-	More   int          `json:"more" doc:"Number of further failed hosts, beyond the limit of one request; repeat the request for them"`
+	More    int          `json:"more" doc:"Number of further failed hosts, beyond the limit of one request; repeat the request for them"`
 }
 
 type retriedOutput struct{ Body RetriedBody }

@@ -11,14 +11,14 @@ import (
 	"quantix/internal/testkit/client"
 )
 
-// program is an API client with the token of one user.
+// apiClient is an API client with the token of one user.
 type apiClient struct {
 	*client.Client
 	browser
 	token string
 }
 
-// program creates a user with role in all projects and the given roles in projects, and returns an API client with a
+// apiClient creates a user with role in all projects and the given roles in projects, and returns an API client with a
 // token of that user.
 func (p *portal) apiClient(name string, role fleet.Role, projects map[fleet.ProjectID]fleet.Role) *apiClient {
 	p.t.Helper()

@@ -54,7 +54,7 @@ func nullable(s *huma.Schema) *huma.Schema {
 	return s
 }
 
-// on returns the T that results from applying the patch to old.
+// applyTo returns the T that results from applying the patch to old.
 func (p mergePatch[T]) applyTo(old T) (T, error) {
 	var out T
 	before, err := json.Marshal(old)
@@ -92,7 +92,7 @@ func mergeText(old, patch []byte) ([]byte, error) {
 	return json.Marshal(mergeJSON(before, change))
 }
 
-// tree decodes a JSON document. It returns numbers as json.Number, so that large numbers stay exact.
+// decodeJSON decodes a JSON document. It returns numbers as json.Number, so that large numbers stay exact.
 func decodeJSON(text []byte) (out any, err error) {
 	read := json.NewDecoder(bytes.NewReader(text))
 	read.UseNumber()

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// StartImagePath holds the id of an image catalog entry, from the request's path.
+// CatalogEntryPath holds the id of an image catalog entry, from the request's path.
 type CatalogEntryPath struct {
 	ID fleet.StartImageID `path:"id"`
 }

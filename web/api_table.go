@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	put      = http.MethodPut
-	patch = http.MethodPatch
-	remove   = http.MethodDelete
+	put    = http.MethodPut
+	patch  = http.MethodPatch
+	remove = http.MethodDelete
 
 	ok        = http.StatusOK
 	created   = http.StatusCreated

@@ -105,7 +105,7 @@ func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInp
 	})
 }
 
-// patchOf applies the patch to the current VM (old) and returns the resulting update.
+// applyPatch applies the patch to the current VM (old) and returns the resulting update.
 func (s *Server) applyPatch(ctx context.Context, a fleet.Actor, in *updateVMInput, wanted int64) (old fleet.VMView, change control.UpdateVM, err error) {
 	if old, err = s.Control.GetVM(ctx, a, in.ID); err != nil {
 		return old, change, err

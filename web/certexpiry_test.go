@@ -51,7 +51,8 @@ func TestExpiredHostCertificateRenewed(t *testing.T) {
 	}
 }
 
-// endedBefore returns a certificate for the machine's key, signed by the portal's CA, that has been expired for ago.
+// expiredCertificate returns a certificate for the machine's key, signed by the portal's CA, that has been expired for
+// ago.
 func (p *portal) expiredCertificate(t *testing.T, m *simulatedAgent, ago time.Duration) tls.Certificate {
 	t.Helper()
 	authority, err := p.control.Authority(t.Context(), fleet.SystemActor)

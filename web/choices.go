@@ -23,14 +23,14 @@ import (
 // maxChoices is the maximum number of options that a select shows. Users find other options by text search.
 const maxChoices = 40
 
-// pick is one query for the options of a select. typ is a key of choosers.
+// optionQuery is one query for the options of a select. typ is a key of choosers.
 type optionQuery struct {
-	typ  string
-	parentID   string   // id; the options are those for this object, such as a project; empty: none
-	text string   // search text; only options that contain it are shown
-	chosen  []string // currently chosen values, which are always shown
-	page string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
-	all  bool
+	typ      string
+	parentID string   // id; the options are those for this object, such as a project; empty: none
+	text     string   // search text; only options that contain it are shown
+	chosen   []string // currently chosen values, which are always shown
+	page     string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
+	all      bool
 
 	media    *query.Media            // set if another select of the same form has already read them
 	targets  []fleet.MigrationTarget // set if already read
@@ -50,10 +50,10 @@ var choosers = map[string]chooser{
 	"leave-targets": (*Server).migrateOptions, "vms": (*Server).vmOptions, "templates": (*Server).versionOptions, "template-grants": (*Server).templateGrantOptions,
 }
 
-// unchosen is the text of the option that chooses nothing, by key of choosers.
+// noChoiceTexts is the text of the option that chooses nothing, by key of choosers.
 var noChoiceTexts = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
-// choose returns the options of a form's select, with the chosen options and a link to all options.
+// selectOptions returns the options of a form's select, with the chosen options and a link to all options.
 func (s *Server) selectOptions(ctx context.Context, a fleet.Actor, c optionQuery) (kit.Choices, error) {
 	all, err := choosers[c.typ](s, ctx, a, c)
 	if err != nil {
@@ -312,7 +312,7 @@ func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c optionQu
 	return out, err
 }
 
-// grantOptions lists the projects without access to network c.of; none if all projects have access.
+// networkGrantOptions lists the projects without access to network c.of; none if all projects have access.
 func (s *Server) networkGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err

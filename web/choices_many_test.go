@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// many creates more objects of each type than one select shows. Each pool has an ISO and an image.
+// addManyObjects creates more objects of each type than one select shows. Each pool has an ISO and an image.
 func (p *portal) addManyObjects() (host fleet.HostID) {
 	p.t.Helper()
 	for i := range 600 {

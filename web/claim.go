@@ -21,8 +21,8 @@ import (
 
 var claimURL = &url.URL{Path: wire.PathClaim}
 
-// claim returns the handler of agents' requests for jobs, which waits for a job. On an agent connection the handler
-// waits outside of net/http, on other connections within the request.
+// claimHandler returns the handler of agents' requests for jobs, which waits for a job. On an agent connection the
+// handler waits outside of net/http, on other connections within the request.
 func (s *Server) claimHandler(r route) echo.HandlerFunc {
 	here := s.claimInRequest(r)
 	return func(c echo.Context) error {
@@ -35,7 +35,7 @@ func (s *Server) claimHandler(r route) echo.HandlerFunc {
 	}
 }
 
-// claimOn answers with the host's queued jobs. Without any, the claim stays parked on its connection.
+// claimOnConnection answers with the host's queued jobs. Without any, the claim stays parked on its connection.
 func (s *Server) claimOnConnection(conn *agentconn.Conn, c echo.Context, r route) error {
 	a, err := s.checkAgentProof(c, r)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Server) claimOnConnection(conn *agentconn.Conn, c echo.Context, r route
 	return nil // Park fails only on a lost connection, where nobody can receive an answer
 }
 
-// park is the only code that runs while a claim is parked. Its stack is small on purpose: BenchmarkParkedAgents
+// waitParked is the only code that runs while a claim is parked. Its stack is small on purpose: BenchmarkParkedAgents
 // measures it.
 func (s *Server) waitParked(p *agentconn.Parked, out *control.JobWaiter, in wire.ClaimRequest, wait time.Duration) {
 	s.metrics.parked.Add(1)
@@ -73,9 +73,9 @@ func (s *Server) waitParked(p *agentconn.Parked, out *control.JobWaiter, in wire
 	s.answerParked(p, claim, err)
 }
 
-// claimHere returns a handler whose claim waits within the request. The handler reads the body to its end first, so
-// that net/http notices a disconnect and cancels the claim. A separate goroutine checks the proof and reads the body:
-// its stack is freed before the claim waits (see control.Claim).
+// claimInRequest returns a handler whose claim waits within the request. The handler reads the body to its end first,
+// so that net/http notices a disconnect and cancels the claim. A separate goroutine checks the proof and reads the
+// body: its stack is freed before the claim waits (see control.Claim).
 func (s *Server) claimInRequest(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		var a fleet.Actor

@@ -23,7 +23,7 @@ import (
 // rendered after its requests arrived, so it includes every change announced before by any portal.
 
 const (
-	restFactor    = 9                      // multiple of a part's rendering time to wait before its next rendering
+	restFactor   = 9                      // multiple of a part's rendering time to wait before its next rendering
 	maxRest      = 250 * time.Millisecond // maximum of this wait; requests that arrive meanwhile share the next response
 	maxEncodings = 4                      // compressed copies of one part; nearly all browsers accept the same encoding
 )
@@ -41,8 +41,8 @@ func permissionsOf(a fleet.Actor) string {
 	return fmt.Sprintf("%q %t %s", a.Role, a.MustChangePassword, strings.Join(parts, " "))
 }
 
-// somebody returns an actor with a's permissions but without identity, so that a shared response contains no data of
-// one user.
+// anonymousActor returns an actor with a's permissions but without identity, so that a shared response contains no data
+// of one user.
 func anonymousActor(a fleet.Actor) fleet.Actor {
 	return fleet.Actor{UserID: "somebody", Name: "somebody", Role: a.Role, Projects: a.Projects, MustChangePassword: a.MustChangePassword}
 }
@@ -83,13 +83,13 @@ func (s *Server) coalesce(h handler) handler {
 	}
 }
 
-// parts renders shared responses and holds the requests that wait for them. It is safe for concurrent use.
+// partRenderer renders shared responses and holds the requests that wait for them. It is safe for concurrent use.
 type partRenderer struct {
-	mu    sync.Mutex
+	mu     sync.Mutex
 	queues map[question]*renderQueue
 }
 
-// askers holds the next rendering of a part, which waiting requests share; nil: no request waits.
+// renderQueue holds the next rendering of a part, which waiting requests share; nil: no request waits.
 type renderQueue struct{ next *rendering }
 
 type rendering struct {
@@ -99,7 +99,7 @@ type rendering struct {
 	err  error
 }
 
-// ask returns a rendering that started after this call. One call of do serves all waiting requests.
+// render returns a rendering that started after this call. One call of do serves all waiting requests.
 func (n *partRenderer) render(ctx context.Context, q question, do func(context.Context) (*sharedPart, error)) (*sharedPart, error) {
 	n.mu.Lock()
 	a, busy := n.queues[q]
@@ -123,8 +123,8 @@ func (n *partRenderer) render(ctx context.Context, q question, do func(context.C
 	}
 }
 
-// serve renders the part again and again until no request waits. It runs in its own goroutine, because other requests
-// may wait longer than the first one.
+// renderLoop renders the part again and again until no request waits. It runs in its own goroutine, because other
+// requests may wait longer than the first one.
 func (n *partRenderer) renderLoop(q question, a *renderQueue) {
 	for {
 		n.mu.Lock()
@@ -154,13 +154,14 @@ func (m *rendering) run() {
 	m.part, m.err = m.do(ctx)
 }
 
-// part is a response shared by many requests: its status and HTML. It implements http.ResponseWriter for the handler.
+// sharedPart is a response shared by many requests: its status and HTML. It implements http.ResponseWriter for the
+// handler.
 type sharedPart struct {
 	status int
 	html   bytes.Buffer
 	header http.Header
 
-	mu    sync.Mutex
+	mu        sync.Mutex
 	encodings map[string]*sharedPart // by the encoding that the browser accepts
 }
 
@@ -178,8 +179,8 @@ func (p *sharedPart) WriteHeader(status int) { p.status = status }
 // Write implements http.ResponseWriter.
 func (p *sharedPart) Write(b []byte) (int, error) { return p.html.Write(b) }
 
-// give sends the part to one client, with only its content type and encoding headers: other headers may belong to one
-// user.
+// writeTo sends the part to one client, with only its content type and encoding headers: other headers may belong to
+// one user.
 func (p *sharedPart) writeTo(c echo.Context) error {
 	f, err := p.encoded(c.Request())
 	if err != nil {
@@ -197,7 +198,7 @@ func (p *sharedPart) writeTo(c echo.Context) error {
 	return err
 }
 
-// form returns the part in an encoding that the browser accepts, and keeps the compressed copy for other requests.
+// encoded returns the part in an encoding that the browser accepts, and keeps the compressed copy for other requests.
 func (p *sharedPart) encoded(r *http.Request) (*sharedPart, error) {
 	takes := strings.Join(r.Header.Values("Accept-Encoding"), ",")
 	p.mu.Lock()

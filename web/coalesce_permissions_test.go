@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// held locks the VM table until release is called. waits returns the number of queries that the lock blocks.
+// lockVMTable locks the VM table until release is called. waits returns the number of queries that the lock blocks.
 func (p *portal) lockVMTable() (release func(), waits func() int) {
 	p.t.Helper()
 	tx, err := p.pool.Begin(p.t.Context())

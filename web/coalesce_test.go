@@ -16,7 +16,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// slow is a source of parts. Each rendering shows the state (seen) at its start and then blocks until goOn receives.
+// slowSource is a source of parts. Each rendering shows the state (seen) at its start and then blocks until proceed
+// receives.
 type slowSource struct {
 	mu    sync.Mutex
 	seen  int
@@ -41,7 +42,7 @@ func (s *slowSource) changeState() {
 	s.seen++
 }
 
-// waits reports whether a request is waiting for the next rendering.
+// hasWaiting reports whether a request is waiting for the next rendering.
 func (n *partRenderer) hasWaiting(q question) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

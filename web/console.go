@@ -29,17 +29,17 @@ const (
 // consoles configures the relay for consoles. The host may connect first: its job is queued before the browser has
 // upgraded.
 var consoles = relay.KindConfig{
-	Kind:        relay.Console,
-	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 30 * time.Second},
-	NoPeer:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The browser did not connect in time."},
-	Disconnected:        [2]string{relay.Asker: "The browser closed the console.", relay.Answerer: "The host ended the connection."},
-	Unreachable: [2]string{relay.Asker: "The browser is no longer connected.", relay.Answerer: "The host is no longer connected."},
-	Taken:       "This console is open already.",
-	NotBinary:       "A console carries binary messages only.",
+	Kind:         relay.Console,
+	Wait:         [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 30 * time.Second},
+	NoPeer:       [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The browser did not connect in time."},
+	Disconnected: [2]string{relay.Asker: "The browser closed the console.", relay.Answerer: "The host ended the connection."},
+	Unreachable:  [2]string{relay.Asker: "The browser is no longer connected.", relay.Answerer: "The host is no longer connected."},
+	Taken:        "This console is open already.",
+	NotBinary:    "A console carries binary messages only.",
 }
 
-// consoleTicket holds the address of a console's websocket, and the subprotocol that the browser must offer beside
-// "binary".
+// createConsoleTicket holds the address of a console's websocket, and the subprotocol that the browser must offer
+// beside "binary".
 type consoleTicket struct {
 	URL      string `json:"url"`
 	Protocol string `json:"protocol"`
@@ -158,7 +158,7 @@ func (s *Server) checkOrigin(r *http.Request) error {
 		cmp.Or(r.Header.Get("Origin"), "an unknown site"), cmp.Or(s.PublicURL, "http://"+r.Host))
 }
 
-// ownOrigin reports whether the request's Origin is this site, by scheme and host. Browsers do not apply the
+// isOwnOrigin reports whether the request's Origin is this site, by scheme and host. Browsers do not apply the
 // same-origin rule to websockets, but always send the Origin of the page.
 func (s *Server) isOwnOrigin(r *http.Request) bool {
 	origin, err := url.Parse(r.Header.Get("Origin"))
@@ -185,8 +185,8 @@ func ticketOf(r *http.Request) string {
 	return ""
 }
 
-// watched returns the request's context, which also ends when may reports a lost permission or session. It calls may at
-// intervals and whenever the permissions of a change. The returned function ends the context.
+// watchPermission returns the request's context, which also ends when may reports a lost permission or session. It
+// calls may at intervals and whenever the permissions of a change. The returned function ends the context.
 func (s *Server) watchPermission(r *http.Request, a fleet.Actor, may func(context.Context) error) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	sub := s.Hub.Subscribe(permissionKeys(a)...)
@@ -215,9 +215,9 @@ func (s *Server) watchPermission(r *http.Request, a fleet.Actor, may func(contex
 	return ctx, func() { cancel(nil) }
 }
 
-// seats counts the open consoles, uploads and downloads of each user, up to maxConsoles.
+// userCount counts the open consoles, uploads and downloads of each user, up to maxConsoles.
 type userCount struct {
-	mu    sync.Mutex
+	mu   sync.Mutex
 	open map[fleet.UserID]int
 }
 

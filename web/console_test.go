@@ -22,7 +22,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// screen is a portal with one host and its running VM. The host's simulated agent dials consoles back.
+// consoleHost is a portal with one host and its running VM. The host's simulated agent dials consoles back.
 type consoleHost struct {
 	*portal
 	host *simulatedAgent

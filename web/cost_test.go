@@ -16,9 +16,9 @@ import (
 	"quantix/internal/testkit"
 )
 
-// listener is a pgx tracer that records the queries of a portal.
+// queryRecorder is a pgx tracer that records the queries of a portal.
 type queryRecorder struct {
-	mu    sync.Mutex
+	mu      sync.Mutex
 	queries []question
 }
 
@@ -50,10 +50,11 @@ func (l *queryRecorder) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.Tr
 
 func (l *queryRecorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// counters matches queries for cached counts, which a page runs only if the cache is stale.
+// cachedCountQuery matches queries for cached counts, which a page runs only if the cache is stale.
 var cachedCountQuery = regexp.MustCompile(`^-- name: (CountedVMs|CountFound|HostsQuiet) `)
 
-// taken returns the recorded queries since the last call, except transaction statements and queries for cached counts.
+// takeQueries returns the recorded queries since the last call, except transaction statements and queries for cached
+// counts.
 func (l *queryRecorder) takeQueries() []question {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +76,7 @@ type cost struct {
 	worstN                                   int
 }
 
-// step is one node of EXPLAIN ANALYZE's query plan.
+// planNode is one node of EXPLAIN ANALYZE's query plan.
 type planNode struct {
 	Type    string  `json:"Node Type"`
 	Rows    float64 `json:"Actual Rows"`
@@ -131,7 +132,7 @@ func costOf(t *testing.T, pool *pgxpool.Pool, asked []question) cost {
 	return all
 }
 
-// crowd is a portal with many hosts, each with three shared pools and two networks. It always has a thousand VMs.
+// largePortal is a portal with many hosts, each with three shared pools and two networks. It always has a thousand VMs.
 type largePortal struct {
 	*portal
 	listener *queryRecorder

@@ -19,8 +19,8 @@ import (
 // the time limit of a page.
 const exportPage = 2000
 
-// export writes all pages of a list as CSV, from the first one regardless of q's page. It reads the next page while it
-// writes one. row returns the values of one item, in the order of head.
+// exportCSV writes all pages of a list as CSV, from the first one regardless of q's page. It reads the next page while
+// it writes one. row returns the values of one item, in the order of head.
 func exportCSV[T any](s *Server, c echo.Context, a fleet.Actor, name string, q fleet.Query, list lister[T], head []string, row func(T) []string) error {
 	q.Limit, q.After, q.Before = exportPage, "", ""
 	ctx := c.Request().Context()
@@ -52,7 +52,7 @@ func exportCSV[T any](s *Server, c echo.Context, a fleet.Actor, name string, q f
 	}
 }
 
-// ahead starts read in the background if more is true, and returns a function that waits for the result of read.
+// prefetch starts read in the background if more is true, and returns a function that waits for the result of read.
 func prefetch[T any](read func() (T, error), more bool) func() (T, error) {
 	var out T
 	var err error
@@ -72,7 +72,7 @@ func prefetch[T any](read func() (T, error), more bool) func() (T, error) {
 	}
 }
 
-// pageOf reads one page of the list for an export, within pageLimit.
+// readExportPage reads one page of the list for an export, within pageLimit.
 func readExportPage[T any](ctx context.Context, s *Server, a fleet.Actor, q fleet.Query, list lister[T]) (fleet.Page[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, pageLimit)
 	defer cancel()
@@ -84,7 +84,7 @@ func readExportPage[T any](ctx context.Context, s *Server, a fleet.Actor, q flee
 	return list(ctx, a, q)
 }
 
-// moment formats a time as a CSV value; nil: an empty value.
+// csvTime formats a time as a CSV value; nil: an empty value.
 func csvTime(t *time.Time) string {
 	if t == nil {
 		return ""

@@ -99,7 +99,7 @@ func indexes(s []string) []int {
 	return out
 }
 
-// judge returns the differences between a response and the document; none for a correct response.
+// differences returns the differences between a response and the document; none for a correct response.
 func (d *description) differences(method, path string, status int, kind string, body []byte) []string {
 	template, ok := d.operationOf(path)
 	if !ok {
@@ -131,7 +131,7 @@ func (d *description) differences(method, path string, status int, kind string, 
 	return d.violations("", media.Schema, value)
 }
 
-// differs returns the paths, below at, where the value violates the schema.
+// violations returns the paths, below at, where the value violates the schema.
 func (d *description) violations(at string, s schema, v any) (out []string) {
 	s = d.resolve(s)
 	if len(s.AnyOf) > 0 {
@@ -217,15 +217,15 @@ func typesOf(v any) []string {
 	return []string{"object"}
 }
 
-// served is the OpenAPI document, which is read once because it is the same for all portals of this process.
+// servedDocument is the OpenAPI document, which is read once because it is the same for all portals of this process.
 var servedDocument struct {
 	once sync.Once
 	doc  *description
 	err  error
 }
 
-// described returns a handler that passes requests to next and checks every response of /api/v1 against the document
-// that next serves.
+// checkedHandler returns a handler that passes requests to next and checks every response of /api/v1 against the
+// document that next serves.
 func checkedHandler(t testing.TB, next http.Handler) http.Handler {
 	servedDocument.once.Do(func() {
 		w := httptest.NewRecorder()

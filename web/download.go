@@ -27,16 +27,17 @@ const recheckInterval = 30 * time.Second
 // downloads configures the relay for downloads of volumes. The portal itself is the receiving end, on behalf of the
 // user.
 var downloads = relay.KindConfig{
-	Kind:        relay.Download,
-	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
-	NoPeer:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The download was cancelled before the host connected."},
-	Disconnected:        [2]string{relay.Asker: "The client cancelled the download.", relay.Answerer: "The host ended the connection."},
-	Unreachable: [2]string{relay.Asker: "The client is no longer connected.", relay.Answerer: "The host is no longer connected."},
-	Taken:       "This download has its connection already.",
-	NotBinary:       "A download carries binary messages only.",
+	Kind:         relay.Download,
+	Wait:         [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
+	NoPeer:       [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The download was cancelled before the host connected."},
+	Disconnected: [2]string{relay.Asker: "The client cancelled the download.", relay.Answerer: "The host ended the connection."},
+	Unreachable:  [2]string{relay.Asker: "The client is no longer connected.", relay.Answerer: "The host is no longer connected."},
+	Taken:        "This download has its connection already.",
+	NotBinary:    "A download carries binary messages only.",
 }
 
-// pageVolume sends a volume's file to a browser with a session; apiVolume sends it to a client with a token.
+// sendVolumeBySession sends a volume's file to a browser with a session; sendVolumeByToken sends it to a client with a
+// token.
 func (s *Server) sendVolumeBySession(c echo.Context, a fleet.Actor) error {
 	return s.sendVolume(c, a, volumeNamed(c))
 }
@@ -106,7 +107,7 @@ func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Ac
 	return nil
 }
 
-// pass copies exactly size bytes to the client. A client that stops reading for downloadStallLimit is an error.
+// copyToClient copies exactly size bytes to the client. A client that stops reading for downloadStallLimit is an error.
 func copyToClient(c echo.Context, from io.Reader, size int64) error {
 	piece := transferBuffers.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
 	defer transferBuffers.Put(piece)
@@ -131,7 +132,7 @@ func copyToClient(c echo.Context, from io.Reader, size int64) error {
 	return nil
 }
 
-// whileAllowed checks the user at intervals and calls end when the session ends or may returns false.
+// endWhenForbidden checks the user at intervals and calls end when the session ends or may returns false.
 func (s *Server) endWhenForbidden(ctx context.Context, c echo.Context, may func(fleet.Actor) bool, end context.CancelFunc) {
 	look := time.NewTicker(recheckInterval)
 	defer look.Stop()

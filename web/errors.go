@@ -38,7 +38,8 @@ type refusal struct {
 	fields    []fleet.FieldError
 }
 
-// fail writes the response for a request that failed with err. No other function maps errors to statuses or logs them.
+// writeError writes the response for a request that failed with err. No other function maps errors to statuses or logs
+// them.
 func (s *Server) writeError(err error, c echo.Context) {
 	if c.Response().Committed || errors.Is(c.Request().Context().Err(), context.Canceled) {
 		s.Log.Debug("request ended early", "path", c.Request().URL.Path, "error", err)
@@ -72,7 +73,8 @@ func (s *Server) writeError(err error, c echo.Context) {
 	}
 }
 
-// refuse converts err to a refusal. For an unknown error, the refusal and the log line carry the same reference.
+// refusalErrorWith converts err to a refusal. For an unknown error, the refusal and the log line carry the same
+// reference.
 func (s *Server) refusalOf(c echo.Context, err error) refusal {
 	var known *fleet.Error
 	if errors.As(err, &known) && statuses[known.Code] != 0 {
@@ -130,7 +132,7 @@ func (r refusal) text() string {
 	return r.message
 }
 
-// failPage renders an error page without any further database query, because the database may be the cause.
+// writeErrorPage renders an error page without any further database query, because the database may be the cause.
 func (s *Server) writeErrorPage(c echo.Context, r refusal) error {
 	p := shell.ErrorPage{Status: r.status, Message: r.message, Reference: r.reference, Path: backOf(c.Request())}
 	if p.Message == "" {

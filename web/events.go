@@ -52,8 +52,8 @@ func (n *streamCount) leave(id fleet.UserID) {
 	}
 }
 
-// events serves the SSE stream of a page. For each key that changed, it sends one empty event named after the key. The
-// page then fetches the new data.
+// eventStream serves the SSE stream of a page. For each key that changed, it sends one empty event named after the key.
+// The page then fetches the new data.
 func (s *Server) eventStream(c echo.Context, a fleet.Actor) error {
 	r := c.Request()
 	asked := r.URL.Query()["key"]
@@ -137,8 +137,8 @@ func (s *Server) mayFollow(r *http.Request, asked []string, allowed []query.Watc
 	return slices.EqualFunc(now, allowed, func(x, y query.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
 }
 
-// gapped reports whether the page key is that of a list, or of an object with many parts. Events of such a key are sent
-// at most once per refresh interval.
+// isRateLimited reports whether the page key is that of a list, or of an object with many parts. Events of such a key
+// are sent at most once per refresh interval.
 func isRateLimited(key string) bool {
 	typ, _, one := strings.Cut(key, ":")
 	if one {
@@ -148,17 +148,17 @@ func isRateLimited(key string) bool {
 	return t.FollowsOwnKey && !t.HasParts
 }
 
-// poker translates wake-ups of the hub to events named after the page's keys, and delays events of lists. It is not
-// safe for concurrent use.
+// eventScheduler translates wake-ups of the hub to events named after the page's keys, and delays events of lists. It
+// is not safe for concurrent use.
 type eventScheduler struct {
-	sub     *notify.Subscription
-	wakeUps map[string][]string  // wake-up keys by page key
-	pageKeys   map[string]string    // page key by wake-up key
-	lastSent    map[string]time.Time // time of the latest event of each rate-limited key
-	waiting map[string]time.Time // page keys with a delayed event, and the time to send the event
-	interval    func(time.Time) (gap, spread time.Duration)
-	gap     time.Duration // refresh interval at the last check
-	timer   *time.Timer
+	sub      *notify.Subscription
+	wakeUps  map[string][]string  // wake-up keys by page key
+	pageKeys map[string]string    // page key by wake-up key
+	lastSent map[string]time.Time // time of the latest event of each rate-limited key
+	waiting  map[string]time.Time // page keys with a delayed event, and the time to send the event
+	interval func(time.Time) (gap, spread time.Duration)
+	gap      time.Duration // refresh interval at the last check
+	timer    *time.Timer
 }
 
 func newEventScheduler(watched []query.Watched, pace func(time.Time) (gap, spread time.Duration)) *eventScheduler {
@@ -174,7 +174,7 @@ func newEventScheduler(watched []query.Watched, pace func(time.Time) (gap, sprea
 
 func (p *eventScheduler) subscriptions() []string { return slices.Collect(maps.Keys(p.pageKeys)) }
 
-// woken returns the events to send now, after wake-ups with these keys. Events of single objects are sent at once;
+// eventsNow returns the events to send now, after wake-ups with these keys. Events of single objects are sent at once;
 // events of lists are delayed within the refresh interval.
 func (p *eventScheduler) eventsNow(keys []string, now time.Time) []string {
 	gap, spread := p.interval(now)
@@ -200,8 +200,8 @@ func (p *eventScheduler) eventsNow(keys []string, now time.Time) []string {
 	return append(out, p.dueEvents(now)...)
 }
 
-// wait schedules the event name for the given time, unless it is already scheduled. Until then, the hub's wake-ups for
-// that event are muted.
+// schedule schedules the event name for the given time, unless it is already scheduled. Until then, the hub's wake-ups
+// for that event are muted.
 func (p *eventScheduler) schedule(name string, at time.Time) {
 	if _, waits := p.waiting[name]; !waits {
 		p.waiting[name] = at
@@ -209,7 +209,7 @@ func (p *eventScheduler) schedule(name string, at time.Time) {
 	}
 }
 
-// due returns a channel that receives when a delayed event can be sent; nil: no event is delayed.
+// timerC returns a channel that receives when a delayed event can be sent; nil: no event is delayed.
 func (p *eventScheduler) timerC() <-chan time.Time {
 	if p.timer == nil {
 		return nil
@@ -217,7 +217,7 @@ func (p *eventScheduler) timerC() <-chan time.Time {
 	return p.timer.C
 }
 
-// late returns the delayed events that are due, and sets the timer for the next delayed event.
+// dueEvents returns the delayed events that are due, and sets the timer for the next delayed event.
 func (p *eventScheduler) dueEvents(now time.Time) []string {
 	var out []string
 	var next time.Time
@@ -249,7 +249,7 @@ type eventWriter struct {
 	err     error
 }
 
-// pace sends the refresh interval of lists to the page if the interval has changed.
+// writeInterval sends the refresh interval of lists to the page if the interval has changed.
 func (o *eventWriter) writeInterval(gap time.Duration) {
 	seconds := int((gap + time.Second/2) / time.Second)
 	if seconds == o.sentGap {

@@ -106,7 +106,7 @@ func TestTooManyStreamsRefused(t *testing.T) {
 	p.browser().get("/events?key=tasks", "Accept", "text/event-stream", "HX-Request", "true").is(t, http.StatusUnauthorized)
 }
 
-// ends fails unless the stream closes before its next periodic permission check, so because of a wake-up.
+// expectStreamEnd fails unless the stream closes before its next periodic permission check, so because of a wake-up.
 func expectStreamEnd(t *testing.T, lines <-chan string) {
 	t.Helper()
 	limit := time.After(10 * time.Second)

@@ -16,22 +16,22 @@ import (
 	"quantix/views/shell"
 )
 
-// executed describes the pages of a resource type whose objects T are assigned to hosts, each with a host status C:
+// assignedType describes the pages of a resource type whose objects T are assigned to hosts, each with a host status C:
 // pools and networks share their handlers and differ in these fields.
 type assignedType[ID ~string, T, C any] struct {
-	typ    fleet.ResourceType
-	load   objectGetter[ID, T] // the object with its first hosts
-	brief  objectGetter[ID, T]
-	status func(ctx context.Context, a fleet.Actor, id ID, host fleet.HostID) (C, error)
-	isAssigned    func(T, fleet.HostID) bool
-	unmetRequirements  func(T, fleet.Host) []kit.Lack // unmet requirements of a host
-	frame  func(T) shell.Frame
+	typ               fleet.ResourceType
+	load              objectGetter[ID, T] // the object with its first hosts
+	brief             objectGetter[ID, T]
+	status            func(ctx context.Context, a fleet.Actor, id ID, host fleet.HostID) (C, error)
+	isAssigned        func(T, fleet.HostID) bool
+	unmetRequirements func(T, fleet.Host) []kit.Lack // unmet requirements of a host
+	frame             func(T) shell.Frame
 
-	assign    func(fleet.Actor, T, []kit.HostChoice, kit.Errors) templ.Component
-	release   func(fleet.Actor, T, C, kit.Errors) templ.Component
-	confirmDelete    func(fleet.Actor, T, kit.Errors) templ.Component
-	labels    func(fleet.Actor, T, kit.LabelForm) templ.Component
-	labelsTab string // the tab of the object's page that shows the label selector
+	assign        func(fleet.Actor, T, []kit.HostChoice, kit.Errors) templ.Component
+	release       func(fleet.Actor, T, C, kit.Errors) templ.Component
+	confirmDelete func(fleet.Actor, T, kit.Errors) templ.Component
+	labels        func(fleet.Actor, T, kit.LabelForm) templ.Component
+	labelsTab     string // the tab of the object's page that shows the label selector
 }
 
 func (s *Server) poolType() assignedType[fleet.PoolID, fleet.PoolView, fleet.PoolHost] {
@@ -40,8 +40,8 @@ func (s *Server) poolType() assignedType[fleet.PoolID, fleet.PoolView, fleet.Poo
 		isAssigned: func(v fleet.PoolView, h fleet.HostID) bool {
 			return slices.ContainsFunc(v.Hosts, func(p fleet.PoolHost) bool { return p.HostID == h && p.Assigned })
 		},
-		unmetRequirements:  func(v fleet.PoolView, h fleet.Host) []kit.Lack { return poolview.Lacks(h, v.Spec.Kind) },
-		assign: poolview.Assign, release: poolview.Release, confirmDelete: poolview.Delete, labels: poolview.Labels, labelsTab: "configure",
+		unmetRequirements: func(v fleet.PoolView, h fleet.Host) []kit.Lack { return poolview.Lacks(h, v.Spec.Kind) },
+		assign:            poolview.Assign, release: poolview.Release, confirmDelete: poolview.Delete, labels: poolview.Labels, labelsTab: "configure",
 	}
 }
 
@@ -61,12 +61,14 @@ func (s *Server) networkType() assignedType[fleet.NetworkID, fleet.NetworkView, 
 	}
 }
 
-// of returns the object in the request's path.
+// subject returns the object in the request's path.
 func (e assignedType[ID, T, C]) subject(c echo.Context) fleet.Subject {
 	return fleet.SubjectOf(e.typ, c.Param("id"))
 }
 
-func (e assignedType[ID, T, C]) pagePath(c echo.Context) string { return e.typ.Info().PagePath(c.Param("id")) }
+func (e assignedType[ID, T, C]) pagePath(c echo.Context) string {
+	return e.typ.Info().PagePath(c.Param("id"))
+}
 
 type assignForm struct {
 	Hosts []fleet.HostID `form:"host"`
@@ -141,7 +143,7 @@ func confirmDelete[ID ~string, T, C any](s *Server, e assignedType[ID, T, C]) fo
 	}
 }
 
-// doDelete deletes the object and redirects to the list, which shows the state of a deletion that is not finished.
+// submitDelete deletes the object and redirects to the list, which shows the state of a deletion that is not finished.
 func submitDelete[ID ~string, T, C any](s *Server, e assignedType[ID, T, C]) formAction[emptyForm] {
 	return func(c echo.Context, a fleet.Actor, _ emptyForm) (formResponse, error) {
 		_, err := s.Control.DeleteEverywhere(c.Request().Context(), a, e.subject(c))
@@ -153,8 +155,8 @@ type labelForm struct {
 	Selector string `form:"selector"`
 }
 
-// askLabels shows the form for the label selector, with the matching hosts. Without scripts, the form reloads its own
-// address to update the matching hosts.
+// showLabelForm shows the form for the label selector, with the matching hosts. Without scripts, the form reloads its
+// own address to update the matching hosts.
 func showLabelForm[ID ~string, T, C any](s *Server, e assignedType[ID, T, C]) formRenderer[labelForm] {
 	return func(c echo.Context, a fleet.Actor, in labelForm, how formState) error {
 		ctx := c.Request().Context()
@@ -193,7 +195,7 @@ func submitLabelForm[ID ~string, T, C any](s *Server, e assignedType[ID, T, C]) 
 	}
 }
 
-// newLabels returns the label selector part of the form of a new object.
+// newLabelForm returns the label selector part of the form of a new object.
 func (s *Server) newLabelForm(ctx context.Context, a fleet.Actor, typ fleet.ResourceType, text string, how formState) (f kit.LabelForm, err error) {
 	f = kit.LabelForm{Of: string(typ), Selector: text, Error: how.errors.At("selector")}
 	if f.Error == "" && text != "" {
@@ -202,8 +204,8 @@ func (s *Server) newLabelForm(ctx context.Context, a fleet.Actor, typ fleet.Reso
 	return f, err
 }
 
-// previewOf returns the hosts that match the selector text. For an invalid selector it returns no error, but a preview
-// with the reason.
+// previewSelector returns the hosts that match the selector text. For an invalid selector it returns no error, but a
+// preview with the reason.
 func (s *Server) previewSelector(ctx context.Context, a fleet.Actor, of fleet.Subject, text string) (kit.LabelPreview, error) {
 	found, err := s.Control.LabelledHosts(ctx, a, of, text)
 	if e, _, ok := formErrors(err); ok && e.At("selector") != "" {
@@ -212,7 +214,7 @@ func (s *Server) previewSelector(ctx context.Context, a fleet.Actor, of fleet.Su
 	return kit.LabelPreview{Labelled: found, Asked: strings.TrimSpace(text) != ""}, err
 }
 
-// labelledHosts shows the matching hosts below the selector while the user types.
+// showLabelledHosts shows the matching hosts below the selector while the user types.
 func (s *Server) showLabelledHosts(c echo.Context, a fleet.Actor) error {
 	p, err := s.previewSelector(c.Request().Context(), a, fleet.Subject(c.QueryParam("of")), c.QueryParam("selector"))
 	if err != nil {

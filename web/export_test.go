@@ -27,7 +27,7 @@ func (s *Server) Pages() []string {
 	return out
 }
 
-// Strain makes the server assume that refreshes need this much time per interval, until the next call.
+// SetRefreshLoad makes the server assume that refreshes need this much time per interval, until the next call.
 func (s *Server) SetRefreshLoad(need time.Duration) {
 	s.refreshRate.mu.Lock()
 	defer s.refreshRate.mu.Unlock()

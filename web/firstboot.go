@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// firstBoot sends a host the first-boot data (cloud-init and the like) of one of its VMs.
+// sendFirstBoot sends a host the first-boot data (cloud-init and the like) of one of its VMs.
 func (s *Server) sendFirstBoot(c echo.Context, a fleet.Actor, in wire.FirstBootRequest) (*wire.FirstBoot, error) {
 	out, err := s.Control.FirstBootFor(c.Request().Context(), a, fleet.VMID(c.Param("id")), in)
 	return &out, err

@@ -116,7 +116,7 @@ func nicsOf(checks *fleet.Checks, field, text string) []fleet.FirstBootNIC {
 	return out
 }
 
-// typedFirst fills the form's fields from existing first-boot data.
+// fillFirstBootForm fills the form's fields from existing first-boot data.
 func fillFirstBootForm(typed url.Values, f fleet.FirstBoot) {
 	typed.Set(vmview.FirstKind, string(f.Kind))
 	typed.Set("firstBoot.userData", f.UserData)
@@ -148,8 +148,8 @@ func fillFirstBootForm(typed url.Values, f fleet.FirstBoot) {
 	}
 }
 
-// besides returns a sentence about the parts of the first-boot data that the form does not show, or "" without such
-// parts. Saving the form leaves them unchanged.
+// otherFirstBootParts returns a sentence about the parts of the first-boot data that the form does not show, or ""
+// without such parts. Saving the form leaves them unchanged.
 func otherFirstBootParts(f fleet.FirstBoot) string {
 	var out []string
 	if f.CloudInit != nil {

@@ -20,7 +20,7 @@ type typedValues struct{ url.Values }
 
 func (in *typedValues) read(sent url.Values) { in.Values = sent }
 
-// askFirstBoot shows the form for the first-boot data that the guest gets at the VM's next start.
+// showFirstBootForm shows the form for the first-boot data that the guest gets at the VM's next start.
 func (s *Server) showFirstBootForm(c echo.Context, a fleet.Actor, in typedValues, how formState) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
@@ -47,7 +47,7 @@ func (s *Server) showFirstBootForm(c echo.Context, a fleet.Actor, in typedValues
 	return s.showPageWithStatus(c, how.status, a, vmFrame(vm), vmview.FirstBoot(p))
 }
 
-// specsFor lists the customization specs that VMs of the project may use.
+// customizationsFor lists the customization specs that VMs of the project may use.
 func (s *Server) customizationsFor(c echo.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.Customization, error) {
 	all, err := s.Control.ListCustomizations(c.Request().Context(), a)
 	out := all[:0]

@@ -73,7 +73,7 @@ func formStatus(c echo.Context, status int) int {
 	return status
 }
 
-// read parses text by as. It adds a parse error to c at field and then returns the zero value.
+// parseField parses text by as. It adds a parse error to c at field and then returns the zero value.
 func parseField[T any](c *fleet.Checks, field, text string, as func(string) (T, error)) T {
 	v, err := as(text)
 	if err != nil {
@@ -99,7 +99,7 @@ func labelsOf(c *fleet.Checks, field, text string) map[string]string {
 	return labels
 }
 
-// merge joins the errors of decoding a form with those of control.
+// joinChecks joins the errors of decoding a form with those of control.
 func joinChecks(checks *fleet.Checks, err error) error {
 	own := checks.Err()
 	switch {

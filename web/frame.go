@@ -69,7 +69,8 @@ func (s *Server) readDock(c echo.Context, a fleet.Actor, all bool) (shell.Dock, 
 	return shell.Dock{All: all, Tasks: tasks.Items, Now: time.Now()}, err
 }
 
-// level reads the children of one node of the tree, and expands the nodes on the path to the page's object (here).
+// readTreeLevel reads the children of one node of the tree, and expands the nodes on the path to the page's object
+// (here).
 func (s *Server) readTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, here []string) (shell.TreeLevel, error) {
 	rows, err := s.Control.Tree(c.Request().Context(), a, q)
 	if err != nil {
@@ -78,7 +79,7 @@ func (s *Server) readTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery,
 	return s.buildTreeLevel(c, a, q, rows, here)
 }
 
-// openLevel is level for rows that are already read.
+// buildTreeLevel is level for rows that are already read.
 func (s *Server) buildTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, rows query.TreeLevel, here []string) (shell.TreeLevel, error) {
 	l := shell.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, Here: here}
 	l.Next = rows.Next
@@ -101,8 +102,8 @@ func (s *Server) buildTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery
 	return l, nil
 }
 
-// choice returns the browser's display preference called name: from the query, which it stores in a cookie, or from
-// that cookie, or the first of allowed.
+// displayPreference returns the browser's display preference called name: from the query, which it stores in a cookie,
+// or from that cookie, or the first of allowed.
 func displayPreference(c echo.Context, name string, allowed ...string) string {
 	if v := c.QueryParam(name); slices.Contains(allowed, v) {
 		storePreference(c, name, v)
@@ -147,8 +148,8 @@ func storePreference(c echo.Context, name, value string) {
 	})
 }
 
-// groupOf returns the label key by which the tree groups VMs; empty: no grouping. Like choice, it stores a valid key
-// from the query in a cookie.
+// treeLabelKey returns the label key by which the tree groups VMs; empty: no grouping. Like choice, it stores a valid
+// key from the query in a cookie.
 func treeLabelKey(c echo.Context) string {
 	valid := func(key string) bool {
 		var checks fleet.Checks
@@ -184,7 +185,8 @@ func (s *Server) writeTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery
 	return s.writeFragment(c, a, "Inventory", shell.TreePage(l))
 }
 
-// hereOf returns the tree path of the object whose page requests a tree level, so that the object's row stays marked.
+// currentTreePath returns the tree path of the object whose page requests a tree level, so that the object's row stays
+// marked.
 func currentTreePath(c echo.Context) []string {
 	u, err := url.Parse(c.Request().Header.Get("HX-Current-URL"))
 	if err != nil {

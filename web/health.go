@@ -15,12 +15,12 @@ import (
 // readyLimit is how long the database may take to answer /readyz.
 const readyLimit = 2 * time.Second
 
-// alive answers 200, which shows that the process responds.
+// livenessProbe answers 200, which shows that the process responds.
 func (s *Server) livenessProbe(c echo.Context, _ fleet.Actor) error {
 	return c.String(http.StatusOK, "ok\n")
 }
 
-// ready answers 200 if the portal's database accepts writes, else 503.
+// readinessProbe answers 200 if the portal's database accepts writes, else 503.
 func (s *Server) readinessProbe(c echo.Context, _ fleet.Actor) error {
 	if s.Ready != nil {
 		ctx, cancel := context.WithTimeout(c.Request().Context(), readyLimit)
@@ -33,8 +33,8 @@ func (s *Server) readinessProbe(c echo.Context, _ fleet.Actor) error {
 	return c.String(http.StatusOK, "ready\n")
 }
 
-// static serves embedded files without the headers that matter only for documents: a first page loads ten files, some
-// smaller than these headers. SVG files and workers keep the content security policy.
+// serveAsset serves embedded files without the headers that matter only for documents: a first page loads ten files,
+// some smaller than these headers. SVG files and workers keep the content security policy.
 func (s *Server) serveAsset(c echo.Context, _ fleet.Actor) error {
 	h, path := c.Response().Header(), c.Request().URL.Path
 	for _, name := range []string{"Cross-Origin-Opener-Policy", "X-Frame-Options", "Referrer-Policy", "X-Request-Id"} {

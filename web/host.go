@@ -85,7 +85,7 @@ func hostFormOf(h fleet.HostView) hostview.Form {
 	return hostview.Form{Labels: kit.LabelText(h.Spec.Labels), Taints: strings.Join(h.Spec.Taints, "\n"), Description: h.Spec.Description, Generation: h.Generation}
 }
 
-// editedHost shows the host's page with the typed form.
+// showHostForm shows the host's page with the typed form.
 func (s *Server) showHostForm(c echo.Context, a fleet.Actor, in hostForm, how formState) error {
 	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 	if err != nil {

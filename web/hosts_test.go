@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// hostsOf returns a portal with an online host (well), which has a VM, and an offline host (silent).
+// newHostsPortal returns a portal with an online host (well), which has a VM, and an offline host (silent).
 func newHostsPortal(t *testing.T) (p *portal, well, silent fleet.HostID) {
 	t.Helper()
 	t.Parallel()

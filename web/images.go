@@ -206,8 +206,8 @@ func (s *Server) createImage(c echo.Context, a fleet.Actor, in imageForm) (formR
 	return redirect(views.ImagePath(id)), err
 }
 
-// askOfImage returns the handler that shows a dialog about one image. fill, which may be nil, prepares the form when it
-// is first shown.
+// imageDialog returns the handler that shows a dialog about one image. fill, which may be nil, prepares the form when
+// it is first shown.
 func (s *Server) imageDialog(show func(imageview.Form) templ.Component, fill func(c echo.Context, f *imageview.Form) error) formRenderer[imageForm] {
 	return func(c echo.Context, a fleet.Actor, in imageForm, how formState) error {
 		v, err := s.Control.GetImage(c.Request().Context(), a, fleet.ImageID(c.Param("id")))
@@ -289,7 +289,7 @@ func (s *Server) forgetCopy(c echo.Context, a fleet.Actor, in copyForm) (formRes
 	return stayOnPage(views.ImagePath(imageIDOf(c)), in.Volume+" is removed from the library; the file stays."), s.Control.ForgetCopy(c.Request().Context(), a, in.imageCopy(c))
 }
 
-// copyAt returns the image copy in the request's query.
+// copyInQuery returns the image copy in the request's query.
 func copyInQuery(c echo.Context) control.ImageCopy {
 	return copyForm{c.QueryParam("pool"), c.QueryParam("volume"), c.QueryParam("host")}.imageCopy(c)
 }

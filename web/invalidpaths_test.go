@@ -31,7 +31,7 @@ func TestInvalidPathTextRefused(t *testing.T) {
 	}
 }
 
-// deadlines is a response recorder that records each read deadline of the connection.
+// readDeadlineRecorder is a response recorder that records each read deadline of the connection.
 type readDeadlineRecorder struct {
 	*httptest.ResponseRecorder
 	set []time.Time

@@ -52,7 +52,7 @@ func (s *Server) showJoin(c echo.Context, a fleet.Actor, p hostview.JoinPage) er
 	return s.showPageWithStatus(c, http.StatusOK, a, shell.Frame{Title: p.Title()}, hostview.Join(p))
 }
 
-// shownTokens is the maximum number of join tokens that the page shows, newest first.
+// maxShownTokens is the maximum number of join tokens that the page shows, newest first.
 const maxShownTokens = 200
 
 // joinTokens reads the join tokens and, for the watched token, the host that joined with it.

@@ -21,9 +21,9 @@ const (
 // limiter is the per-user limiter: it bounds the concurrent reads of each user, so that one user cannot occupy the
 // whole portal. Further reads wait.
 type limiter struct {
-	maxPerUser   int
-	mu     sync.Mutex
-	queues map[fleet.UserID]*userQueue
+	maxPerUser int
+	mu         sync.Mutex
+	queues     map[fleet.UserID]*userQueue
 }
 
 // newLimiter returns a limiter that leaves most database connections to other users.
@@ -36,11 +36,11 @@ func newLimiter(pool func() PoolStat) *limiter {
 }
 
 type userQueue struct {
-	slots  chan struct{}
+	slots    chan struct{}
 	requests int // requests that have a slot or wait for one
 }
 
-// take waits for a slot of the user; the caller must call leave to free the slot. It fails with TooMany after
+// acquire waits for a slot of the user; the caller must call leave to free the slot. It fails with TooMany after
 // maxSlotWait. Requests without a user need no slot, because the handlers of public pages have limits of their own.
 func (n *limiter) acquire(ctx context.Context, id fleet.UserID) (leave func(), err error) {
 	if id == "" {

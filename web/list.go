@@ -44,7 +44,8 @@ func (s *Server) listOf(c echo.Context, name, sort string, columns kit.Columns, 
 	return kit.List{Name: name, Link: link, Share: s.PublicURL + link.String(), Columns: columns, Shown: columns.Chosen(link), Sort: sort, Filter: f, Now: time.Now()}
 }
 
-// fill reads the page of the list for q into l and returns its rows. An invalid filter is no error: l shows the reason.
+// fillList reads the page of the list for q into l and returns its rows. An invalid filter is no error: l shows the
+// reason.
 func fillList[T any](c echo.Context, a fleet.Actor, l *kit.List, q fleet.Query, list lister[T]) ([]T, error) {
 	page, err := list(c.Request().Context(), a, q)
 	if l.Filter.Error, err = filterError(err); err != nil {
@@ -70,7 +71,7 @@ func listStatus(f kit.Filter) int {
 	return http.StatusOK
 }
 
-// wrongFilter returns the reason for an invalid filter if err is one, so that the list can show it; else it returns
+// filterError returns the reason for an invalid filter if err is one, so that the list can show it; else it returns
 // err.
 func filterError(err error) (string, error) {
 	var refused *fleet.Error

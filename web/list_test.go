@@ -14,7 +14,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// listsOf returns a portal with more than two objects of each type, for lists with limit=2.
+// newListsPortal returns a portal with more than two objects of each type, for lists with limit=2.
 func newListsPortal(t *testing.T) *portal {
 	t.Helper()
 	t.Parallel()

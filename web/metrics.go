@@ -111,7 +111,7 @@ func (c certificateEnds) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// claimed counts a claim by its result.
+// countClaim counts a claim by its result.
 func (m *metrics) countClaim(out wire.Claim, err error) {
 	end := "work"
 	switch {
@@ -123,7 +123,7 @@ func (m *metrics) countClaim(out wire.Claim, err error) {
 	m.claims.WithLabelValues(end).Inc()
 }
 
-// ended records a job's result and duration.
+// recordJob records a job's result and duration.
 func (m *metrics) recordJob(j fleet.Job) {
 	if j.StartedAt != nil && j.EndedAt != nil {
 		m.jobs.WithLabelValues(string(j.Kind), string(j.State)).Observe(j.EndedAt.Sub(*j.StartedAt).Seconds())
@@ -148,8 +148,8 @@ func poolMetrics(stat func() PoolStat) []prometheus.Collector {
 	}
 }
 
-// observe is the middleware that records a request's duration by its route. Paths would make the number of metrics
-// unbounded.
+// measureRequests is the middleware that records a request's duration by its route. Paths would make the number of
+// metrics unbounded.
 func (m *metrics) measureRequests(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()

@@ -115,8 +115,8 @@ func unescapeParams(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// find stores the request's route from the table in the context. An unknown route counts as a page without a required
-// permission, which answers 404 or 405.
+// findRoute stores the request's route from the table in the context. An unknown route counts as a page without a
+// required permission, which answers 404 or 405.
 func (s *Server) findRoute(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, ok := s.table[c.Request().Method+" "+c.Path()]
@@ -131,7 +131,7 @@ func (s *Server) findRoute(next echo.HandlerFunc) echo.HandlerFunc {
 const contentPolicy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"worker-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
-// secure sets the security headers, such as the content security policy.
+// setSecurityHeaders sets the security headers, such as the content security policy.
 func (s *Server) setSecurityHeaders(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		h := c.Response().Header()

@@ -95,7 +95,7 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how form
 	return s.showPageWithStatus(c, status, a, networkFrame(n), networkview.Show(p))
 }
 
-// setGrant gives a project access to a network, or revokes it.
+// setNetworkGrant gives a project access to a network, or revokes it.
 func (s *Server) setNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (formResponse, error) {
 	set := s.Control.GrantNetwork
 	if in.Revoke != "" {
@@ -106,8 +106,8 @@ func (s *Server) setNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (f
 	return redrawForm(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.showNetworkGrants(c, a, in, firstShown) }), err
 }
 
-// grantedTo converts the project of a form or a path to an id: the empty id for all projects. Empty text becomes an
-// invalid id, which control refuses.
+// grantedProject converts the project of a form or a path to an id: the empty id for all projects. Empty text becomes
+// an invalid id, which control refuses.
 func grantedProject(text string) fleet.ProjectID {
 	switch text {
 	case networkview.GrantAll:

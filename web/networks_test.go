@@ -73,8 +73,8 @@ func TestBridgeGrantedToProject(t *testing.T) {
 	mia.get("/networks/"+id).is(t, http.StatusOK)
 }
 
-// lanOf returns a portal with a network on three hosts: healthy on host-1, without dnsmasq on host-2, and stopped on
-// host-3. host-1 and host-2 have a VM on the network. path is the path of the network's page.
+// newNetworkPortal returns a portal with a network on three hosts: healthy on host-1, without dnsmasq on host-2, and
+// stopped on host-3. host-1 and host-2 have a VM on the network. path is the path of the network's page.
 func newNetworkPortal(t *testing.T) (p *portal, path string, hosts []fleet.HostID) {
 	t.Helper()
 	t.Parallel()

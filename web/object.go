@@ -39,7 +39,7 @@ func statusesOf[T any](c echo.Context, tones fleet.SeverityCounts, list func(fle
 	return kit.HostStatuses[T]{Items: page.Items, SeverityCounts: tones, Prev: page.Prev, Next: page.Next, Filter: q.Filter, Error: wrong}, err
 }
 
-// getting reads the object with an id. It returns NotFound for an object that the actor may not see.
+// objectGetter reads the object with an id. It returns NotFound for an object that the actor may not see.
 type objectGetter[ID ~string, T any] func(ctx context.Context, a fleet.Actor, id ID) (T, error)
 
 // menu returns the handler of an object's action menu. acts lists the actions.

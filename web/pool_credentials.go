@@ -43,7 +43,7 @@ func (s *Server) apiChangeCredentials(ctx context.Context, a fleet.Actor, in *cr
 	return s.tasksOf(ctx, a, tasks, err)
 }
 
-// poolSecret sends a host the secret of a pool that is assigned to it.
+// sendPoolSecret sends a host the secret of a pool that is assigned to it.
 func (s *Server) sendPoolSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.PoolSecret, error) {
 	out, err := s.Control.PoolSecret(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
 	return &out, err

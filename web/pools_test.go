@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// poolOf returns a portal with a pool that is healthy on host-1, failed on host-2 and unknown on host-3.
+// newPoolPortal returns a portal with a pool that is healthy on host-1, failed on host-2 and unknown on host-3.
 func newPoolPortal(t *testing.T) (p *portal, pool fleet.PoolID, hosts []fleet.HostID) {
 	t.Helper()
 	t.Parallel()

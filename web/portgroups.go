@@ -43,8 +43,8 @@ type portGroupForm struct {
 	FromPeak    string `form:"fromPeak"`
 	FromBurst   string `form:"fromBurst"`
 
-	Groups []fleet.SecurityGroupID `form:"secgroup"`
-	AntiSpoofing  string                  `form:"guard"` // "on" or "off"; empty: the default
+	Groups       []fleet.SecurityGroupID `form:"secgroup"`
+	AntiSpoofing string                  `form:"guard"` // "on" or "off"; empty: the default
 }
 
 func (in portGroupForm) view() networkview.GroupForm {
@@ -177,7 +177,7 @@ func (s *Server) withGroups(ctx context.Context, a fleet.Actor, out []kit.Option
 	return out, err
 }
 
-// groupGrantOptions lists the projects that a port group can be opened to.
+// portGroupGrantOptions lists the projects that a port group can be opened to.
 func (s *Server) portGroupGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err

@@ -61,8 +61,8 @@ var humaTexts = map[string]string{
 	"unknown query parameter": "There is no such parameter.",
 }
 
-// unreadForm matches encoding/json's error for a value that overflows its field's type, which huma passes on as text.
-// The submatch is the field's path without the names of embedded structs, which begin with a capital letter.
+// overflowPattern matches encoding/json's error for a value that overflows its field's type, which huma passes on as
+// text. The submatch is the field's path without the names of embedded structs, which begin with a capital letter.
 var overflowPattern = regexp.MustCompile(`^json: cannot unmarshal .* into Go struct field [^.]*\.(?:[A-Z]\w*\.)*(.+) of type \S+$`)
 
 const noValue = "The field cannot hold this value."

@@ -69,7 +69,7 @@ func (in projectForm) input() identity.ProjectInput {
 	}
 }
 
-// askProject shows the form of the project in the path, or of a new project.
+// showProjectForm shows the form of the project in the path, or of a new project.
 func (s *Server) showProjectForm(c echo.Context, a fleet.Actor, in projectForm, how formState) error {
 	ctx, id, f := c.Request().Context(), fleet.ProjectID(c.Param("id")), shell.Frame{Title: "New project"}
 	if id != "" {

@@ -8,7 +8,7 @@ import (
 	"quantix/views"
 )
 
-// imageOf returns the volume to publish: the pool is in the path, the volume and host are in the query.
+// volumeToPublish returns the volume to publish: the pool is in the path, the volume and host are in the query.
 func volumeToPublish(c echo.Context) control.Image {
 	return control.Image{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	minListInterval    = time.Second      // minimum interval between two events of a list; several changes share one event
-	maxListInterval     = 15 * time.Second // maximum interval, under any load
-	loadWindow = 4 * time.Second  // maximum time over which the load is measured
+	minListInterval = time.Second      // minimum interval between two events of a list; several changes share one event
+	maxListInterval = 15 * time.Second // maximum interval, under any load
+	loadWindow      = 4 * time.Second  // maximum time over which the load is measured
 	// automatic page refreshes may use 1/refreshShare of the processors
 	refreshShare = 8
 
@@ -28,10 +28,10 @@ const (
 type refreshRate struct {
 	budget float64 // processors
 
-	mu    sync.Mutex
-	since time.Time
-	busy  time.Duration // time spent on refreshes after since
-	timePerInterval  time.Duration // time that the refreshes of one interval take with the budget's processors
+	mu              sync.Mutex
+	since           time.Time
+	busy            time.Duration // time spent on refreshes after since
+	timePerInterval time.Duration // time that the refreshes of one interval take with the budget's processors
 }
 
 func newRefreshRate() *refreshRate {
@@ -44,7 +44,7 @@ func (p *refreshRate) addBusyTime(d time.Duration) {
 	p.busy += d
 }
 
-// at returns the refresh interval for the time now, and the part of the interval over which events are spread.
+// interval returns the refresh interval for the time now, and the part of the interval over which events are spread.
 func (p *refreshRate) interval(now time.Time) (gap, spread time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,13 +61,15 @@ func (p *refreshRate) interval(now time.Time) (gap, spread time.Duration) {
 	return gap, min(p.timePerInterval, gap)
 }
 
-func (p *refreshRate) clampedInterval() time.Duration { return min(max(p.timePerInterval, minListInterval), maxListInterval) }
+func (p *refreshRate) clampedInterval() time.Duration {
+	return min(max(p.timePerInterval, minListInterval), maxListInterval)
+}
 
-// refreshesAtOnce returns the limit of concurrent refreshes: twice the number of processors, because some refreshes
-// wait for the database.
+// maxConcurrentRefreshes returns the limit of concurrent refreshes: twice the number of processors, because some
+// refreshes wait for the database.
 func maxConcurrentRefreshes() int { return 2 * runtime.GOMAXPROCS(0) }
 
-// within returns a random duration from 0 up to spread.
+// randomDelay returns a random duration from 0 up to spread.
 func randomDelay(spread time.Duration) time.Duration {
 	if spread <= 0 {
 		return 0
@@ -87,16 +89,16 @@ func addIdleTime(c echo.Context, d time.Duration) {
 	c.Set(keyIdle, before+d)
 }
 
-// idle frees the request's refresh slot. Handlers call it before they wait for other requests, and before they write
-// the response, which a slow client can delay.
+// freeRefreshSlot frees the request's refresh slot. Handlers call it before they wait for other requests, and before
+// they write the response, which a slow client can delay.
 func freeRefreshSlot(c echo.Context) {
 	if leave, ok := c.Get(keyLeave).(func()); ok {
 		leave()
 	}
 }
 
-// measure is the middleware that limits concurrent refreshes, so that they do not delay users and hosts, and records
-// how long each refresh worked. The wait for a slot or for other requests does not count as work.
+// limitRefreshes is the middleware that limits concurrent refreshes, so that they do not delay users and hosts, and
+// records how long each refresh worked. The wait for a slot or for other requests does not count as work.
 func (s *Server) limitRefreshes(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if r := routeOf(c); r.kind != page || !isRefresh(c) || strings.Contains(r.path, "/:id") {

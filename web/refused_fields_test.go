@@ -26,7 +26,7 @@ func said(s fleet.VMSpec, at string) (out string) {
 	return ""
 }
 
-// hostile maps descriptions to texts that every text field must refuse.
+// hostileTexts maps descriptions to texts that every text field must refuse.
 var hostileTexts = map[string]string{
 	"markup": `x'/><evil a="`, "a CDATA end": "x]]>", "NUL": "x\x00", "a bidirectional control character": "x\u202ey", "two lines": "x\ny", "an option and a command": "-x;id", "a path traversal": "../../etc/x",
 }

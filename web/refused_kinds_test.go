@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// one returns a case with a single value, which is wrong. how is both unless given.
+// oneValue returns a case with a single value, which is wrong. how is both unless given.
 func oneValue(what, at string, value any, says string, how ...sender) refusal {
 	c := refusal{what: what, sent: requestValues{at: value}, says: says}
 	if len(how) > 0 {

@@ -38,7 +38,9 @@ func (r *refusalPortal) ofFirstBoot() []refusal {
 	c := func(what, at, says string, boot any) refusal {
 		return refusal{what: what, sent: requestValues{"firstBoot": boot}, at: "firstBoot." + at, says: says, how: created}
 	}
-	cloud := func(text string) requestValues { return requestValues{"kind": "cloud-config", "userData": "#cloud-config\n" + text} }
+	cloud := func(text string) requestValues {
+		return requestValues{"kind": "cloud-config", "userData": "#cloud-config\n" + text}
+	}
 	form := func(v requestValues) requestValues { return requestValues{"kind": "cloud-init", "cloudInit": v} }
 	user := func(v requestValues) requestValues { return form(requestValues{"users": []any{v}}) }
 	return []refusal{

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sent holds the non-default values of a request by path, such as "spec.disks[0].bus".
+// requestValues holds the non-default values of a request by path, such as "spec.disks[0].bus".
 type requestValues map[string]any
 
 // refusal is a test case: a request that must be refused at a field with a message, without any write to the database.
@@ -36,20 +36,20 @@ func (c refusal) as(status int) refusal {
 	return c
 }
 
-// how is the sender and the operation of a case's request.
+// sender is the sender and the operation of a case's request.
 type sender int
 
 const (
 	both      sender = iota // a new VM, and an edit of a stopped VM
-	created              // a new VM only
-	edited               // an edit only
-	onlineVM             // an edit of a running VM
-	bulkNames            // a bulk create
-	tenant               // a new VM, by a tenant
-	tenants              // an edit, by a tenant
+	created                 // a new VM only
+	edited                  // an edit only
+	onlineVM                // an edit of a running VM
+	bulkNames               // a bulk create
+	tenant                  // a new VM, by a tenant
+	tenants                 // an edit, by a tenant
 )
 
-// refusing is a portal with the objects to which the refused requests refer.
+// refusalPortal is a portal with the objects to which the refused requests refer.
 type refusalPortal struct {
 	*portal
 	admin, tenant        *apiClient
@@ -118,7 +118,7 @@ func (r *refusalPortal) written(t *testing.T) (out string) {
 	return out
 }
 
-// nothingWritten fails if anything was written since the last call.
+// expectNoWrites fails if anything was written since the last call.
 func (r *refusalPortal) expectNoWrites(t *testing.T, what string) {
 	t.Helper()
 	now := r.written(t)
@@ -128,7 +128,7 @@ func (r *refusalPortal) expectNoWrites(t *testing.T, what string) {
 	r.last = now
 }
 
-// asIs returns the body of an edit that leaves the VM unchanged.
+// unchangedEdit returns the body of an edit that leaves the VM unchanged.
 func (r *refusalPortal) unchangedEdit(t *testing.T, id fleet.VMID) map[string]any {
 	t.Helper()
 	a := r.admin.call("GET", "/api/v1/vms/"+string(id), "").is(t, http.StatusOK)
@@ -189,7 +189,7 @@ func deep(t *testing.T, in map[string]any) (out map[string]any) {
 // maxErrorSize is the maximum size of an error response, so that errors do not echo large requests.
 const maxErrorSize = 32 << 10
 
-// refuses sends the case's values in body and fails unless the response is the refusal that the case expects.
+// expectRefusal sends the case's values in body and fails unless the response is the refusal that the case expects.
 func (r *refusalPortal) expectRefusal(t *testing.T, c refusal, by *apiClient, method, path string, body map[string]any) {
 	t.Helper()
 	at := c.at
@@ -222,7 +222,7 @@ func (r *refusalPortal) expectRefusal(t *testing.T, c refusal, by *apiClient, me
 	}
 }
 
-// tried sends the case's request for all its operations. off and on are unchanged edits of a stopped and a running VM.
+// try sends the case's request for all its operations. off and on are unchanged edits of a stopped and a running VM.
 func (r *refusalPortal) try(t *testing.T, c refusal, off, on map[string]any) {
 	t.Helper()
 	const all, one = "/api/v1/vms", "/api/v1/vms/"
@@ -245,7 +245,7 @@ func (r *refusalPortal) try(t *testing.T, c refusal, off, on map[string]any) {
 	}
 }
 
-// leastTried is the minimum number of cases. It detects generated cases that went missing.
+// minCases is the minimum number of cases. It detects generated cases that went missing.
 const minCases = 250
 
 func TestInvalidRequestsRefusedAtFieldWithoutWrites(t *testing.T) {

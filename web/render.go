@@ -23,10 +23,10 @@ import (
 	"quantix/views/shell"
 )
 
-// zip is the middleware that compresses fragments, and pages for browsers without brotli, with gzip from 1400 bytes on.
-// Pages contain no constant secret, such as an anti-forgery token, so their compressed size reveals none (BREACH
-// attack). Streams and exports bypass it; static files are compressed in advance, at a higher level. zstd is off,
-// because browsers accept zstd over TLS only and its encoders hold megabytes.
+// gzipMiddleware is the middleware that compresses fragments, and pages for browsers without brotli, with gzip from
+// 1400 bytes on. Pages contain no constant secret, such as an anti-forgery token, so their compressed size reveals none
+// (BREACH attack). Streams and exports bypass it; static files are compressed in advance, at a higher level. zstd is
+// off, because browsers accept zstd over TLS only and its encoders hold megabytes.
 var gzipMiddleware = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(1400), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false))
 	if err != nil {
@@ -45,7 +45,7 @@ func acceptsBrotli(c echo.Context) bool {
 
 func isHTMX(c echo.Context) bool { return c.Request().Header.Get("HX-Request") == "true" }
 
-// target returns the id of the element that htmx will fill with the response; empty for a request without htmx.
+// htmxTarget returns the id of the element that htmx will fill with the response; empty for a request without htmx.
 func htmxTarget(c echo.Context) string {
 	if !isHTMX(c) {
 		return ""
@@ -61,13 +61,13 @@ func isRefresh(c echo.Context) bool {
 		isHTMX(c) && h.Get("HX-Target") != "" && h.Get("HX-Target") == h.Get("HX-Trigger"))
 }
 
-// show answers with body in the frame f. If htmx requests one element, the answer is only the part of body inside
+// showPage answers with body in the frame f. If htmx requests one element, the answer is only the part of body inside
 // @templ.Fragment(id) with that element's id. First render and update share this code path.
 func (s *Server) showPage(c echo.Context, a fleet.Actor, f shell.Frame, body templ.Component) error {
 	return s.showPageWithStatus(c, http.StatusOK, a, f, body)
 }
 
-// showAs is show with a status: 422 for a form with its errors.
+// showPageWithStatus is show with a status: 422 for a form with its errors.
 func (s *Server) showPageWithStatus(c echo.Context, status int, a fleet.Actor, f shell.Frame, body templ.Component) error {
 	if id := htmxTarget(c); id != "" {
 		var out bytes.Buffer
@@ -86,8 +86,8 @@ func (s *Server) showPageWithStatus(c echo.Context, status int, a fleet.Actor, f
 	return s.writePage(c, status, shell.Layout(f, body))
 }
 
-// part answers htmx with a fragment that has a separate address: a menu, a level of the tree, suggestions. Without
-// scripts it answers with a page that contains the fragment.
+// writeFragment answers htmx with a fragment that has a separate address: a menu, a level of the tree, suggestions.
+// Without scripts it answers with a page that contains the fragment.
 func (s *Server) writeFragment(c echo.Context, a fleet.Actor, title string, piece templ.Component) error {
 	if isHTMX(c) {
 		return s.writePage(c, http.StatusOK, piece)
@@ -95,7 +95,7 @@ func (s *Server) writeFragment(c echo.Context, a fleet.Actor, title string, piec
 	return s.showPage(c, a, shell.Frame{Title: title}, shell.FragmentPage(title, piece))
 }
 
-// write answers with the rendered page. It renders into memory first, so that a render error can still become
+// writePage answers with the rendered page. It renders into memory first, so that a render error can still become
 // an error response.
 func (s *Server) writePage(c echo.Context, status int, page templ.Component) error {
 	out := getBuffer()
@@ -107,7 +107,7 @@ func (s *Server) writePage(c echo.Context, status int, page templ.Component) err
 	return s.sendHTML(c, status, out.Bytes())
 }
 
-// buffers pools memory for rendered pages: a list of a hundred rows takes a quarter of a megabyte.
+// pageBuffers pools memory for rendered pages: a list of a hundred rows takes a quarter of a megabyte.
 var pageBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func getBuffer() *bytes.Buffer { return pageBuffers.Get().(*bytes.Buffer) }

@@ -17,7 +17,7 @@ import (
 // maxValues is the number of JSON values that an API request may contain.
 const maxValues = 25_000
 
-// room is a list or map in a request body, at the path at, whose size the schema does not limit.
+// unlimitedList is a list or map in a request body, at the path at, whose size the schema does not limit.
 type unlimitedList struct {
 	at      string
 	element string // smallest valid element, as JSON
@@ -49,7 +49,7 @@ func (d *description) smallestValue(s schema) string {
 	return "1"
 }
 
-// rooms returns the lists and maps below a schema that have no size limit. at is the path of the schema.
+// unlimitedLists returns the lists and maps below a schema that have no size limit. at is the path of the schema.
 func (d *description) unlimitedLists(t *testing.T, s schema, at string) (out []unlimitedList) {
 	t.Helper()
 	s = d.resolve(s)

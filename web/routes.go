@@ -20,38 +20,40 @@ import (
 // the permission is per project).
 type handler func(c echo.Context, a fleet.Actor) error
 
-// kind determines the middleware's checks and limits of a route.
+// routeKind determines the middleware's checks and limits of a route.
 type routeKind int
 
 const (
-	page   routeKind = iota // HTML and forms: session, 64 KiB, answered within 5 s
-	stream             // SSE and websockets: session, without a deadline
-	api                // JSON: bearer token, 1 MiB
-	socket             // websockets for API clients: bearer token, without a deadline
-	unauthenticated              // neither session nor token: health, static files
+	page            routeKind = iota // HTML and forms: session, 64 KiB, answered within 5 s
+	stream                           // SSE and websockets: session, without a deadline
+	api                              // JSON: bearer token, 1 MiB
+	socket                           // websockets for API clients: bearer token, without a deadline
+	unauthenticated                  // neither session nor token: health, static files
 
-	// Uploads and downloads, without limits of size and time. inflow requires a session, tokenInflow a bearer token.
+	// Uploads and downloads, without limits of size and time. inflow requires a session, tokenTransfer a bearer token.
 	sessionTransfer
 	tokenTransfer
 
 	// Agent routes, on a separate listener. Each kind requires another proof of the host's identity. All except joining
 	// also require that the host exists and uses the key of its latest join.
-	joinTokenProof // a join token instead of a certificate
-	expiredCertificateProof  // the host's certificate, which may have expired: for its renewal
-	certificateProof   // the host's certificate; the call opens a session
-	sessionProof  // the certificate and the session, checked before the body is read
-	transactionProof   // as proven, but control checks the session in the call's own transaction, which saves a query
+	joinTokenProof          // a join token instead of a certificate
+	expiredCertificateProof // the host's certificate, which may have expired: for its renewal
+	certificateProof        // the host's certificate; the call opens a session
+	sessionProof            // the certificate and the session, checked before the body is read
+	transactionProof        // as proven, but control checks the session in the call's own transaction, which saves a query
 )
 
 func (k routeKind) isAgentRoute() bool { return k >= joinTokenProof }
 
-// lasts reports whether routes of this kind have no deadline.
-func (k routeKind) isLongLived() bool { return k == stream || k == socket || k == sessionTransfer || k == tokenTransfer }
+// isLongLived reports whether routes of this kind have no deadline.
+func (k routeKind) isLongLived() bool {
+	return k == stream || k == socket || k == sessionTransfer || k == tokenTransfer
+}
 
-// byToken reports whether routes of this kind require a bearer token.
+// requiresToken reports whether routes of this kind require a bearer token.
 func (k routeKind) requiresToken() bool { return k == api || k == socket || k == tokenTransfer }
 
-// anyone marks a route without a required permission. control still checks the actor's permissions.
+// noPermission marks a route without a required permission. control still checks the actor's permissions.
 const noPermission policy.Permission = ""
 
 // route is one row of the table of routes. handle is nil for the routes that huma's router handles, and for the claim

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxSuggestions = 4 // results per resource type below the search box
-	maxSearchResults  = 8 // results per resource type on the search page
+	maxSuggestions   = 4 // results per resource type below the search box
+	maxSearchResults = 8 // results per resource type on the search page
 )
 
 func (s *Server) searchAll(c echo.Context, a fleet.Actor, limit int) (home.SearchPage, error) {
@@ -45,7 +45,7 @@ func (s *Server) suggestResults(c echo.Context, a fleet.Actor) error {
 	return s.writeFragment(c, a, "Search", home.Suggestions(p))
 }
 
-// complete suggests completions of a list's filter. The query parameter q is the filter's text up to the caret.
+// completeFilter suggests completions of a list's filter. The query parameter q is the filter's text up to the caret.
 func (s *Server) completeFilter(c echo.Context, a fleet.Actor) error {
 	list, err := s.Control.Complete(c.Request().Context(), a, c.QueryParam("noun"), c.QueryParam("q"))
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 
 // nicForm is the form with a NIC's security groups and anti-spoofing.
 type nicForm struct {
-	MAC        string                  `form:"mac"`
-	Generation int64                   `form:"generation"`
-	Groups     []fleet.SecurityGroupID `form:"group"`
-	AntiSpoofing      string                  `form:"guard"`
+	MAC          string                  `form:"mac"`
+	Generation   int64                   `form:"generation"`
+	Groups       []fleet.SecurityGroupID `form:"group"`
+	AntiSpoofing string                  `form:"guard"`
 }
 
 func (s *Server) showNICForm(c echo.Context, a fleet.Actor, in nicForm, how formState) error {
@@ -82,8 +82,8 @@ func (s *Server) setNIC(c echo.Context, a fleet.Actor, in nicForm) (formResponse
 	return stayOnPage(views.VMPath(vm.ID), "The filter of the NIC "+in.MAC+" is queued on the host."), err
 }
 
-// testPass shows the traffic test: its form and, once submitted, the result. The form is sent by GET, so that users can
-// share the address of a result.
+// trafficTestPage shows the traffic test: its form and, once submitted, the result. The form is sent by GET, so that
+// users can share the address of a result.
 func (s *Server) trafficTestPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	p := groupview.TestPage{
@@ -138,8 +138,8 @@ func (s *Server) predictPass(c echo.Context, a fleet.Actor, p groupview.TestPage
 	return s.Control.CheckConnection(c.Request().Context(), a, q)
 }
 
-// passEnd resolves an endpoint of the traffic test from the typed text: an address, or a VM by name or id. nic selects
-// the VM's NIC by MAC or IP address. Errors are added to checks, at fields below at.
+// resolvePassEnd resolves an endpoint of the traffic test from the typed text: an address, or a VM by name or id. nic
+// selects the VM's NIC by MAC or IP address. Errors are added to checks, at fields below at.
 func (s *Server) resolvePassEnd(c echo.Context, a fleet.Actor, text, nic, at string, checks *fleet.Checks) (e fleet.PassEnd, err error) {
 	if _, err := netip.ParseAddr(text); err == nil || text == "" {
 		return fleet.PassEnd{Address: text}, nil

@@ -195,7 +195,7 @@ func (s *Server) showSecurityGroupRules(c echo.Context, a fleet.Actor, in ruleFo
 	return s.securityGroupPage(c, a, in, how)
 }
 
-// setRule adds the form's rule to the security group, or removes the chosen rule.
+// changeSecurityGroupRules adds the form's rule to the security group, or removes the chosen rule.
 func (s *Server) changeSecurityGroupRules(c echo.Context, a fleet.Actor, in ruleForm) (formResponse, error) {
 	ctx := c.Request().Context()
 	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupOf(c))
@@ -225,7 +225,8 @@ func (s *Server) changeSecurityGroupRules(c echo.Context, a fleet.Actor, in rule
 	return redrawForm(views.SecurityGroupPath(g.ID), func(c echo.Context) error { return s.securityGroupPage(c, a, ruleForm{}, firstShown) }), moveErrorsToRule(err, at)
 }
 
-// atRule maps control's errors about the added rule, at index at of the group's rules, to the fields of the form.
+// moveErrorsToRule maps control's errors about the added rule, at index at of the group's rules, to the fields of the
+// form.
 func moveErrorsToRule(err error, at int) error {
 	var e *fleet.Error
 	if !errors.As(err, &e) || e.Code != fleet.Invalid {

@@ -41,20 +41,20 @@ type Options struct {
 // Server serves browsers and API clients with Handler, and joined hosts with AgentHandler.
 type Server struct {
 	Options
-	origin  *http.CrossOriginProtection
-	pages   *echo.Echo
-	agents  *echo.Echo
-	table   map[string]route // by method and path
-	streams streamCount
-	turns   *limiter
-	sharedParts   partRenderer
-	refreshRate    *refreshRate
+	origin      *http.CrossOriginProtection
+	pages       *echo.Echo
+	agents      *echo.Echo
+	table       map[string]route // by method and path
+	streams     streamCount
+	turns       *limiter
+	sharedParts partRenderer
+	refreshRate *refreshRate
 
 	refreshes chan struct{} // slots of refreshes; the capacity is the maximum number of concurrent refreshes
 
-	relays   *relay.Broker
-	transferCount   userCount
-	metrics *metrics
+	relays        *relay.Broker
+	transferCount userCount
+	metrics       *metrics
 
 	description func() ([]byte, error) // OpenAPI description of /api/v1
 }
@@ -88,8 +88,8 @@ func New(o Options) *Server {
 		limitBody,
 		limitTime,
 		s.sameOrigin,
-		s.authenticate, // authenticates by session or bearer token; otherwise anonymous
-		s.checkPermission,    // checks the route's permission
+		s.authenticate,    // authenticates by session or bearer token; otherwise anonymous
+		s.checkPermission, // checks the route's permission
 		s.limitPerUser,
 	)
 	s.agents = s.newEcho()

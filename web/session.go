@@ -26,7 +26,7 @@ const (
 	sessionUsed  = "used"  // last recorded use, in Unix seconds
 )
 
-// identify is the middleware that authenticates the request. An invalid token or session is an error only on routes
+// authenticate is the middleware that authenticates the request. An invalid token or session is an error only on routes
 // that require a permission.
 func (s *Server) authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
@@ -53,7 +53,7 @@ func (s *Server) authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// admit is the middleware that checks the route's permission. control checks again for the specific object.
+// checkPermission is the middleware that checks the route's permission. control checks again for the specific object.
 func (s *Server) checkPermission(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := routeOf(c)
@@ -75,8 +75,8 @@ func (s *Server) actorOfBearer(c echo.Context, nobody fleet.Actor) (fleet.Actor,
 	return s.Control.ActorOfToken(c.Request().Context(), nobody, strings.TrimSpace(secret))
 }
 
-// session loads the browser's sign-in state into the request's context, where sign-in can change it, and returns the
-// signed-in user.
+// loadSession loads the browser's sign-in state into the request's context, where sign-in can change it, and returns
+// the signed-in user.
 func (s *Server) loadSession(c echo.Context) (fleet.Actor, error) {
 	r := c.Request()
 	var token string
@@ -124,7 +124,7 @@ func (s *Server) actorNow(ctx context.Context, r *http.Request) (fleet.Actor, er
 	return s.actorInSession(ctx, "")
 }
 
-// refused reports whether err means a lost permission or session. It is false for an unavailable database.
+// isLostPermission reports whether err means a lost permission or session. It is false for an unavailable database.
 func isLostPermission(err error) bool {
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.Forbidden, fleet.NotFound:
@@ -133,7 +133,7 @@ func isLostPermission(err error) bool {
 	return false
 }
 
-// touch records the use of the session in ctx, which postpones the session's idle timeout.
+// recordSessionUse records the use of the session in ctx, which postpones the session's idle timeout.
 func (s *Server) recordSessionUse(ctx context.Context) error {
 	now := time.Now().Unix()
 	if now-s.Sessions.GetInt64(ctx, sessionUsed) < int64(touchAfter/time.Second) {
@@ -146,8 +146,8 @@ func (s *Server) recordSessionUse(ctx context.Context) error {
 	return nil
 }
 
-// begin gives the browser a new session for the user and invalidates its old session token. began is the session's
-// start, as returned by control.
+// beginSession gives the browser a new session for the user and invalidates its old session token. began is the
+// session's start, as returned by control.
 func (s *Server) beginSession(c echo.Context, user fleet.UserID, began time.Time) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.RenewToken(ctx); err != nil {
@@ -164,7 +164,8 @@ func (s *Server) beginSession(c echo.Context, user fleet.UserID, began time.Time
 	return nil
 }
 
-// end deletes the session. The database announces the deletion, and all portals close the session's streams at once.
+// endSession deletes the session. The database announces the deletion, and all portals close the session's streams at
+// once.
 func (s *Server) endSession(c echo.Context) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.Destroy(ctx); err != nil {

@@ -75,7 +75,7 @@ func (s *Server) knownBrowserID(r *http.Request) string {
 	return cookie.Value
 }
 
-// remember sets the cookie that marks the browser as known for the user.
+// markBrowserKnown sets the cookie that marks the browser as known for the user.
 func (s *Server) markBrowserKnown(c echo.Context, user fleet.UserID) error {
 	secret, err := s.Control.RememberBrowser(c.Request().Context(), fleet.SystemActor, user, s.knownBrowserID(c.Request()))
 	if err != nil {

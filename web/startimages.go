@@ -66,8 +66,8 @@ func (in catalogEntryForm) os() fleet.OSFacts {
 
 func catalogEntryIDOf(c echo.Context) fleet.StartImageID { return fleet.StartImageID(c.Param("id")) }
 
-// askOfStart returns the handler that shows a dialog about an entry of the image catalog; for a new entry the form is
-// empty.
+// catalogEntryDialog returns the handler that shows a dialog about an entry of the image catalog; for a new entry the
+// form is empty.
 func (s *Server) catalogEntryDialog(show func(imageview.CatalogForm) templ.Component) formRenderer[catalogEntryForm] {
 	return func(c echo.Context, a fleet.Actor, in catalogEntryForm, how formState) error {
 		f := imageview.CatalogForm{In: imageview.CatalogValues(in), Errors: how.errors}

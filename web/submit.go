@@ -9,16 +9,16 @@ import (
 	"quantix/views/kit"
 )
 
-// asking shows the page or dialog of a form F, filled with in. how holds the status and errors of a refused form.
+// formRenderer shows the page or dialog of a form F, filled with in. how holds the status and errors of a refused form.
 type formRenderer[F any] func(c echo.Context, a fleet.Actor, in F, how formState) error
 
-// doing passes a submitted form F to control and returns the response after success.
+// formAction passes a submitted form F to control and returns the response after success.
 type formAction[F any] func(c echo.Context, a fleet.Actor, in F) (formResponse, error)
 
-// end writes the response after a successful form: stay, redirect, redraw, or a page that is shown only once.
+// formResponse writes the response after a successful form: stay, redirect, redraw, or a page that is shown only once.
 type formResponse func(c echo.Context) error
 
-// none is a form without fields, only a button.
+// emptyForm is a form without fields, only a button.
 type emptyForm struct{}
 
 // formState is how a form is shown: for the first time, or again after a refusal, with its status and errors.
@@ -29,10 +29,10 @@ type formState struct {
 
 var firstShown = formState{status: http.StatusOK}
 
-// again reports whether the form was submitted and refused.
+// wasRefused reports whether the form was submitted and refused.
 func (h formState) wasRefused() bool { return h.status != http.StatusOK }
 
-// ask returns the handler that shows a form.
+// showForm returns the handler that shows a form.
 func showForm[F any](show formRenderer[F]) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		var in F
@@ -65,11 +65,12 @@ func submit[F any](do formAction[F], show formRenderer[F]) handler {
 	}
 }
 
-// button is submit for a form that is not shown again. An error is shown as a toast, or without scripts as a page.
+// submitButton is submit for a form that is not shown again. An error is shown as a toast, or without scripts as a
+// page.
 func submitButton[F any](do formAction[F]) handler { return submit(do, nil) }
 
-// stay keeps the user on the page. With scripts it closes the dialog and shows text as a toast; the live page refreshes
-// itself. Without scripts it redirects to back.
+// stayOnPage keeps the user on the page. With scripts it closes the dialog and shows text as a toast; the live page
+// refreshes itself. Without scripts it redirects to back.
 func stayOnPage(back, text string) formResponse {
 	return func(c echo.Context) error {
 		if !isHTMX(c) {
@@ -93,7 +94,7 @@ func redirect(to string) formResponse {
 	}
 }
 
-// redraw answers with show, which renders the form's part of the page again. Without scripts it redirects to back.
+// redrawForm answers with show, which renders the form's part of the page again. Without scripts it redirects to back.
 func redrawForm(back string, show func(c echo.Context) error) formResponse {
 	return func(c echo.Context) error {
 		if !isHTMX(c) {

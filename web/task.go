@@ -50,7 +50,7 @@ func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {
 	return s.showPage(c, a, f, taskview.Show(p))
 }
 
-// stepsPage shows a task with the list of its child tasks.
+// childTasksPage shows a task with the list of its child tasks.
 func (s *Server) childTasksPage(c echo.Context, a fleet.Actor, f shell.Frame, p taskview.Page) (err error) {
 	columns := taskview.StepColumns
 	if !policy.May(a, policy.InfraSee, "") {

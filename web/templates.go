@@ -125,7 +125,7 @@ func (in templateForm) os() fleet.OSFacts {
 	return imageForm{Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch}.os()
 }
 
-// askTemplateOf shows the form that creates a template from the VM in the path.
+// showTemplateForm shows the form that creates a template from the VM in the path.
 func (s *Server) showTemplateForm(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Server) createTemplate(c echo.Context, a fleet.Actor, in templateForm) 
 	return redirect(views.TemplatePath(id)), err
 }
 
-// askOfTemplate returns the handler that shows a dialog about the template in the path, or about the version in the
+// templateDialog returns the handler that shows a dialog about the template in the path, or about the version in the
 // query.
 func (s *Server) templateDialog(show func(templateview.Form) templ.Component) formRenderer[templateForm] {
 	return func(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
@@ -194,7 +194,7 @@ func (s *Server) templateDialog(show func(templateview.Form) templ.Component) fo
 	}
 }
 
-// askDeleteVersion shows the dialog that deletes the version in the query, which must exist.
+// confirmDeleteTemplateVersion shows the dialog that deletes the version in the query, which must exist.
 func (s *Server) confirmDeleteTemplateVersion(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
 	if c.QueryParam("version") == "" {
 		return fleet.Errorf(fleet.NotFound, "The template has no such version.")

@@ -15,7 +15,7 @@ import (
 	"quantix/views/shell"
 )
 
-// firstLife is the default lifetime of a new token in its form, in hours.
+// defaultTokenHours is the default lifetime of a new token in its form, in hours.
 const defaultTokenHours = "2160"
 
 // maxHours bounds the typed lifetime: longer than any token may live, and short enough for a time.Duration.
@@ -66,7 +66,7 @@ func (s *Server) deleteToken(c echo.Context, a fleet.Actor, _ emptyForm) (formRe
 	return redirect("/account/tokens"), s.Control.DeleteToken(c.Request().Context(), a, fleet.TokenID(c.Param("id")))
 }
 
-// tokenNamed returns the actor's own token with that id.
+// ownToken returns the actor's own token with that id.
 func (s *Server) ownToken(ctx context.Context, a fleet.Actor, id fleet.TokenID) (fleet.Token, error) {
 	tokens, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListTokens)
 	if err != nil {

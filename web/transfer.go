@@ -10,23 +10,23 @@ import (
 	"quantix/internal/wire"
 )
 
-// relayed configures the relay between two hosts that cannot reach each other. All such relays share the limit
+// hostRelay configures the relay between two hosts that cannot reach each other. All such relays share the limit
 // bytesASecond; 0: no limit.
 func hostRelay(bytesASecond int64) relay.KindConfig {
 	return relay.KindConfig{
-		Kind:        relay.Transfer,
-		Wait:        [2]time.Duration{relay.Asker: 20 * time.Second, relay.Answerer: 20 * time.Second},
-		NoPeer:        [2]string{relay.Asker: "The other host did not connect in time.", relay.Answerer: "The other host did not connect in time."},
-		Disconnected:        [2]string{relay.Asker: "The sending host ended the connection.", relay.Answerer: "The receiving host ended the connection."},
-		Unreachable: [2]string{relay.Asker: "The sending host is no longer connected.", relay.Answerer: "The receiving host is no longer connected."},
-		Taken:       "This transfer has its connection already.",
-		NotBinary:       "A transfer carries binary messages only.",
+		Kind:         relay.Transfer,
+		Wait:         [2]time.Duration{relay.Asker: 20 * time.Second, relay.Answerer: 20 * time.Second},
+		NoPeer:       [2]string{relay.Asker: "The other host did not connect in time.", relay.Answerer: "The other host did not connect in time."},
+		Disconnected: [2]string{relay.Asker: "The sending host ended the connection.", relay.Answerer: "The receiving host ended the connection."},
+		Unreachable:  [2]string{relay.Asker: "The sending host is no longer connected.", relay.Answerer: "The receiving host is no longer connected."},
+		Taken:        "This transfer has its connection already.",
+		NotBinary:    "A transfer carries binary messages only.",
 		Limit:        relay.NewRateLimit(bytesASecond),
 	}
 }
 
-// meet exchanges addresses and tickets between the two hosts of a transfer: it stores the caller's and returns those of
-// the other host.
+// exchangeTransferAddresses exchanges addresses and tickets between the two hosts of a transfer: it stores the caller's
+// and returns those of the other host.
 func (s *Server) exchangeTransferAddresses(c echo.Context, a fleet.Actor, in wire.Meet) (*wire.MeetAnswer, error) {
 	out, err := s.Control.Meet(c.Request().Context(), a, fleet.TransferID(c.Param("id")), in)
 	return &out, err

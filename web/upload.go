@@ -29,18 +29,20 @@ const uploadScript = "bundle/upload.js"
 // messageHeader is the header with an error's sentence, for scripts: the response to HEAD has no body.
 const messageHeader = "X-Quantix-Message"
 
-// arrival is one request of an upload. tusd passes it through the context to tusStore.
+// uploadRequest is one request of an upload. tusd passes it through the context to tusStore.
 type uploadRequest struct {
-	s       *Server
-	c       echo.Context
-	a       fleet.Actor
-	closeHost  func() // closes the host connection at the end of the request
-	release sync.Once
+	s         *Server
+	c         echo.Context
+	a         fleet.Actor
+	closeHost func() // closes the host connection at the end of the request
+	release   sync.Once
 }
 
 type uploadRequestKey struct{}
 
-func uploadRequestOf(ctx context.Context) *uploadRequest { return ctx.Value(uploadRequestKey{}).(*uploadRequest) }
+func uploadRequestOf(ctx context.Context) *uploadRequest {
+	return ctx.Value(uploadRequestKey{}).(*uploadRequest)
+}
 
 // tusHandler returns a handler for tus 1.0 uploads below base, which stores them by tusStore.
 func tusHandler(base string) *tus.UnroutedHandler {
@@ -57,7 +59,7 @@ func tusHandler(base string) *tus.UnroutedHandler {
 	return h
 }
 
-// upload returns a route's handler for one of tusd's handlers.
+// uploadHandler returns a route's handler for one of tusd's handlers.
 func (s *Server) uploadHandler(base string, do func(*tus.UnroutedHandler) http.HandlerFunc) handler {
 	h := tusHandler(base)
 	serve := h.Middleware(do(h))
@@ -87,7 +89,7 @@ func (at *uploadRequest) releaseHost() {
 	}
 }
 
-// refuse converts an error to an error of tusd.
+// tusError converts an error to an error of tusd.
 func (at *uploadRequest) tusError(err error) error {
 	if _, own := errors.AsType[tus.Error](err); err == nil || own {
 		return err

@@ -18,16 +18,16 @@ const uploadAnswerLimit = time.Minute
 
 // uploads configures the relay for uploads. The portal itself is the sending end, on behalf of the user.
 var uploads = relay.KindConfig{
-	Kind:        relay.Upload,
-	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
-	NoPeer:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The upload's client left before the host connected."},
-	Disconnected:        [2]string{relay.Asker: "The client stopped the upload.", relay.Answerer: "The host ended the connection."},
-	Unreachable: [2]string{relay.Asker: "The client is no longer connected.", relay.Answerer: "The host is no longer connected."},
-	Taken:       "Another client continues this upload already.",
-	NotBinary:       "An upload carries binary messages only.",
+	Kind:         relay.Upload,
+	Wait:         [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
+	NoPeer:       [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The upload's client left before the host connected."},
+	Disconnected: [2]string{relay.Asker: "The client stopped the upload.", relay.Answerer: "The host ended the connection."},
+	Unreachable:  [2]string{relay.Asker: "The client is no longer connected.", relay.Answerer: "The host is no longer connected."},
+	Taken:        "Another client continues this upload already.",
+	NotBinary:    "An upload carries binary messages only.",
 }
 
-// pieces pools the buffers of transfers. Each upload or download uses one buffer, whatever its size.
+// transferBuffers pools the buffers of transfers. Each upload or download uses one buffer, whatever its size.
 var transferBuffers = sync.Pool{New: func() any { return new([wire.UploadHeader + wire.MaxUploadPiece]byte) }}
 
 // uploadConn is a connection to the host that receives an upload.
@@ -37,7 +37,7 @@ type uploadConn struct {
 	host    string
 	offset  int64 // bytes that the host has stored durably
 	answers chan wire.UploadAnswer
-	ended    chan struct{} // closed when the host's connection has ended
+	ended   chan struct{} // closed when the host's connection has ended
 }
 
 // connTries is how often the host is asked to connect if its connection ends before it reports the offset. An earlier
@@ -209,7 +209,7 @@ func (l *uploadConn) send(ctx context.Context, from io.Reader) (int64, error) {
 	return came, cut
 }
 
-// refusal waits for the last message of a host that no longer accepts data, and returns the message's result.
+// lastAnswer waits for the last message of a host that no longer accepts data, and returns the message's result.
 func (l *uploadConn) lastAnswer(ctx context.Context) (int64, error) {
 	a, err := l.answer(ctx)
 	switch {

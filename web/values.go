@@ -35,7 +35,7 @@ func checkValues(text []byte, most int) error {
 	return nil
 }
 
-// boundedJSON decodes JSON bodies of the API within the limits.
+// limitedJSON decodes JSON bodies of the API within the limits.
 var limitedJSON = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal,
 	Unmarshal: func(text []byte, into any) error {
@@ -63,7 +63,7 @@ func shortName(pointer string) string {
 	return strings.ToValidUTF8(pointer[:min(len(pointer), 200)], "")
 }
 
-// boundedYAML decodes YAML bodies of the API, limited to what JSON can express: one document without aliases.
+// limitedYAML decodes YAML bodies of the API, limited to what JSON can express: one document without aliases.
 var limitedYAML = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal, // JSON is valid YAML
 	Unmarshal: func(text []byte, into any) error {
@@ -102,8 +102,8 @@ func hasAlias(n *yaml.Node) bool {
 	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, hasAlias)
 }
 
-// values returns the size of a JSON text for checkValues: each list, object, string, number, boolean and null counts as
-// one. For invalid JSON the result is arbitrary.
+// countValues returns the size of a JSON text for checkValues: each list, object, string, number, boolean and null
+// counts as one. For invalid JSON the result is arbitrary.
 func countValues(text []byte) (n int) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

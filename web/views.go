@@ -57,7 +57,7 @@ func (s *Server) deleteView(c echo.Context, a fleet.Actor, in viewForm) (formRes
 	return s.redrawViews(a, view.List, in.savedQuery(view.List)), err
 }
 
-// viewsChanged redraws the menu; without scripts it redirects to the list as shown.
+// redrawViews redraws the menu; without scripts it redirects to the list as shown.
 func (s *Server) redrawViews(a fleet.Actor, list, query string) formResponse {
 	return redrawForm(views.ListAddress(list, query), func(c echo.Context) error {
 		return s.showViews(c, a, http.StatusOK, kit.SavedViewsPage{List: list, Query: query, Focus: true})

@@ -32,7 +32,7 @@ func vmFrame(vm fleet.VMView) shell.Frame {
 	}}
 }
 
-// vmOf reads the VM in the path, and the data that every tab of the VM's page shows.
+// readVMPage reads the VM in the path, and the data that every tab of the VM's page shows.
 func (s *Server) readVMPage(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
 	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: actionsOf(a, vm), GuestActions: guestActionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeRefusal(a), MoveWhy: moveRefusal(a), MigrateWhy: migrateRefusal(a)}, err

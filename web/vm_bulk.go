@@ -19,16 +19,16 @@ type bulkForm struct {
 	IDs    []fleet.VMID `form:"id"`
 	Back   string       `form:"back"`
 
-	Confirmed    string `form:"sure"` // empty: the dialog is not confirmed yet
-	Disks   string `form:"disks"`
-	Confirm string `form:"confirm"`
-	Host    string `form:"host"`
-	Rate    string `form:"rate"`
+	Confirmed string `form:"sure"` // empty: the dialog is not confirmed yet
+	Disks     string `form:"disks"`
+	Confirm   string `form:"confirm"`
+	Host      string `form:"host"`
+	Rate      string `form:"rate"`
 	snapshotForm
 }
 
-// actOnVMs starts one action on many VMs and redirects to the task's page, so that a reload does not repeat the action.
-// Destructive actions, and actions that need more input, show a dialog first.
+// startBulkAction starts one action on many VMs and redirects to the task's page, so that a reload does not repeat the
+// action. Destructive actions, and actions that need more input, show a dialog first.
 func (s *Server) startBulkAction(c echo.Context, a fleet.Actor, in bulkForm) (formResponse, error) {
 	if in.Action == vmview.ManyCompare {
 		return compareSelected(in.IDs)
@@ -83,7 +83,7 @@ func (s *Server) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkForm
 	return s.Control.ActVMs(ctx, a, in.Action, in.IDs)
 }
 
-// askOfVMs shows the dialog that asks for the details of an action on many VMs, or for its confirmation.
+// showBulkActionDialog shows the dialog that asks for the details of an action on many VMs, or for its confirmation.
 func (s *Server) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkForm, how formState) error {
 	ctx := c.Request().Context()
 	if !vmview.OpensDialog(in.Action) {
@@ -110,7 +110,7 @@ func (s *Server) showBulkActionDialog(c echo.Context, a fleet.Actor, in bulkForm
 	return s.showPageWithStatus(c, how.status, a, shell.Frame{Title: "Virtual machines"}, vmview.Many(p))
 }
 
-// bulkPage redirects the addresses of bulk results in older versions to the tasks that replaced these pages.
+// redirectBulkPage redirects the addresses of bulk results in older versions to the tasks that replaced these pages.
 func (s *Server) redirectBulkPage(c echo.Context, _ fleet.Actor) error {
 	l := kit.Link{Path: "/tasks/" + c.Param("id")}
 	return c.Redirect(http.StatusMovedPermanently, l.With("back", localPath(c.QueryParam("back"))).String())

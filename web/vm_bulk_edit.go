@@ -59,7 +59,7 @@ func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 	return out, checks.Err()
 }
 
-// askBulkEdit shows the bulk edit form for selected VMs, or for all VMs that match a filter.
+// showBulkEditForm shows the bulk edit form for selected VMs, or for all VMs that match a filter.
 func (s *Server) showBulkEditForm(c echo.Context, a fleet.Actor, in bulkEditForm, how formState) error {
 	if in.Values == nil {
 		ids, err := s.selectedIDs(c.Request().Context(), a, c.Request().URL.Query())

@@ -16,21 +16,21 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// choices fills the selects of the form of a new VM with the options that the user may choose.
+// fillNewVMChoices fills the selects of the form of a new VM with the options that the user may choose.
 func (s *Server) fillNewVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
 	return s.readChoices(c, a, f, "/vms/new", "", map[string]*kit.Choices{
 		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
-// editChoices is choices for the form that edits the VM.
+// fillEditVMChoices is choices for the form that edits the VM.
 func (s *Server) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
 	return s.readChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.Choices{
 		"isos": &f.ISOs, "vm-networks": &f.Networks, "pools": &f.Pools, "images": &f.Images, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
-// fillChoices reads the options of each select in lists, whose keys are those of choosers. The chosen options are
+// readChoices reads the options of each select in lists, whose keys are those of choosers. The chosen options are
 // always included.
 func (s *Server) readChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.Choices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
@@ -86,7 +86,7 @@ func (s *Server) readChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page
 	return nil
 }
 
-// networksOf returns the networks that a new VM can use or, if edits is true, the networks that the VM can use.
+// usableNetworks returns the networks that a new VM can use or, if edits is true, the networks that the VM can use.
 func (s *Server) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm fleet.VMID) ([]fleet.NetworkView, error) {
 	if edits {
 		return s.Control.NetworksFor(c.Request().Context(), a, vm)
@@ -113,7 +113,7 @@ func (s *Server) defaultsFor(ctx context.Context, a fleet.Actor, f *vmview.Form,
 	return out, err
 }
 
-// orNoDefaults returns no defaults instead of NotFound, for a project that was deleted or is hidden. The form stays
+// ignoreNotFound returns no defaults instead of NotFound, for a project that was deleted or is hidden. The form stays
 // usable, and control reports the error when the VM is created.
 func ignoreNotFound(d fleet.VMDefaults, err error) (fleet.VMDefaults, error) {
 	if fleet.CodeOf(err) == fleet.NotFound {
@@ -139,7 +139,7 @@ func networkChoice(a fleet.Actor, n fleet.NetworkView) kit.Option {
 	return kit.Option{Value: vmview.NetworkValue(n.Kind, n.Name), Text: text}
 }
 
-// poolRoom returns a pool's free and provisioned space as text, for people who size a disk.
+// poolSpaceText returns a pool's free and provisioned space as text, for people who size a disk.
 func poolSpaceText(h fleet.PoolHealth) string {
 	text := kit.Bytes(h.AvailableBytes) + " free"
 	switch {
@@ -153,7 +153,7 @@ func poolSpaceText(h fleet.PoolHealth) string {
 	return text
 }
 
-// unusable returns 1 for a pool where no host can create a disk now, else 0. Selects sort pools by this value.
+// unusableRank returns 1 for a pool where no host can create a disk now, else 0. Selects sort pools by this value.
 func unusableRank(p fleet.PoolView) int {
 	if p.Health.Healthy == 0 || p.DeletedAt != nil {
 		return 1

@@ -71,7 +71,7 @@ func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 	return s.showPage(c, a, frame, vmview.Compare(p))
 }
 
-// versionOf returns the template version of a select's value (see views.TemplateVersionValue).
+// templateVersionOf returns the template version of a select's value (see views.TemplateVersionValue).
 func (s *Server) templateVersionOf(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
 	id, version, _ := strings.Cut(value, "/")
 	t, err := s.Control.GetTemplate(ctx, a, fleet.TemplateID(id))
@@ -158,8 +158,8 @@ func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([
 	return out, nil
 }
 
-// wasOf encodes the VM as JSON for a hidden field of the edit form. From that field and the other values, merging finds
-// the user's own changes.
+// encodeVMState encodes the VM as JSON for a hidden field of the edit form. From that field and the other values,
+// merging finds the user's own changes.
 func encodeVMState(vm fleet.VM) string {
 	text, err := json.Marshal(vmEdit{Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})
 	if err != nil {
@@ -168,8 +168,8 @@ func encodeVMState(vm fleet.VM) string {
 	return string(text)
 }
 
-// merging merges the user's change with the changes that others made to the VM meanwhile. fields lists the fields that
-// anybody changed. For fields that both changed, the choices in the form ("take.<field>") decide.
+// mergeChanges merges the user's change with the changes that others made to the VM meanwhile. fields lists the fields
+// that anybody changed. For fields that both changed, the choices in the form ("take.<field>") decide.
 func mergeChanges(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []fleet.Merged, err error) {
 	var was vmEdit
 	if err := json.Unmarshal([]byte(typed.Get("was")), &was); err != nil {
@@ -191,7 +191,7 @@ func mergeChanges(typed url.Values, change control.UpdateVM, vm fleet.VMView) (m
 	return merged, fields, nil
 }
 
-// sameNICs completes the NICs of a form, which contains only networks and MAC addresses, from the NICs in was.
+// restoreNICs completes the NICs of a form, which contains only networks and MAC addresses, from the NICs in was.
 // Unchanged NICs get all their values back, changed NICs their security groups and anti-spoofing.
 func restoreNICs(nics, was []fleet.NIC) {
 	for i, n := range nics {
@@ -207,7 +207,7 @@ func restoreNICs(nics, was []fleet.NIC) {
 	}
 }
 
-// mergeOf returns the page that lets the user merge two changes; nil if nobody else has changed the VM meanwhile.
+// mergePage returns the page that lets the user merge two changes; nil if nobody else has changed the VM meanwhile.
 func (s *Server) mergePage(ctx context.Context, a fleet.Actor, typed url.Values, vm fleet.VMView) (*vmview.MergePage, error) {
 	if typed.Get("was") == "" || typed.Get("merged") == "" && typed.Get("generation") == strconv.FormatInt(vm.Generation, 10) {
 		return nil, nil

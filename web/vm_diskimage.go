@@ -21,7 +21,7 @@ type diskImageForm struct {
 	Arch        string `form:"arch"`
 }
 
-// diskHere returns the page of the VM in the path, and the request's disk with its number in the VM, from 1.
+// diskInPath returns the page of the VM in the path, and the request's disk with its number in the VM, from 1.
 func (s *Server) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk fleet.Disk, number int, err error) {
 	if p, err = s.readVMPage(c, a, ""); err != nil {
 		return p, disk, 0, err

@@ -16,7 +16,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// editForm returns the edit form with the VM's current values.
+// newEditForm returns the edit form with the VM's current values.
 func (s *Server) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
 	f := vmview.Form{Edits: true, VM: vm.VM, On: vm.HasGuest(), SeesHosts: policy.May(a, policy.InfraSee, ""), RunsHosts: policy.May(a, policy.InfraChange, "")}
 	var err error
@@ -31,7 +31,7 @@ func (s *Server) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vm
 	return f, err
 }
 
-// editedVM shows the VM's page with the submitted form.
+// showEditForm shows the VM's page with the submitted form.
 func (s *Server) showEditForm(c echo.Context, a fleet.Actor, in typedVM, how formState) error {
 	p, err := s.readVMPage(c, a, "configure")
 	if err != nil {
@@ -91,8 +91,8 @@ func changeOfForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	return change, checks.Err()
 }
 
-// changeOf returns the change that the form requests. If another user changed the VM meanwhile, it merges both changes
-// by the choices in the form.
+// mergedChange returns the change that the form requests. If another user changed the VM meanwhile, it merges both
+// changes by the choices in the form.
 func mergedChange(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	change, err := changeOfForm(typed, vm)
 	if err != nil || typed.Get("merged") == "" || change.IfGeneration != vm.Generation {
@@ -112,8 +112,8 @@ func mergedChange(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	return change, checks.Err()
 }
 
-// keepFilters copies the security groups and anti-spoofing of each NIC from was, because the form has no fields for
-// them: each NIC has a separate dialog.
+// restoreNICFilters copies the security groups and anti-spoofing of each NIC from was, because the form has no fields
+// for them: each NIC has a separate dialog.
 func restoreNICFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 	for i, n := range spec.NICs {
 		for _, o := range was.NICs {
@@ -124,8 +124,8 @@ func restoreNICFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 	}
 }
 
-// plannedEdit changes vm to the values of the plan in the query, so that the form begins with them. It does nothing
-// without a plan, or if the VM has changed since the plan was made.
+// applyPlannedEdit changes vm to the values of the plan in the query, so that the form begins with them. It does
+// nothing without a plan, or if the VM has changed since the plan was made.
 func (s *Server) applyPlannedEdit(c echo.Context, a fleet.Actor, vm *fleet.VMView) error {
 	id := fleet.PlanID(c.QueryParam("plan"))
 	if id == "" {

@@ -162,8 +162,8 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	return out
 }
 
-// keepDisks replaces each disk whose row is that of an existing disk by the disk in was, with the typed values of its
-// fields.
+// restoreDisks replaces each disk whose row is that of an existing disk by the disk in was, with the typed values of
+// its fields.
 func restoreDisks(disks, was []fleet.Disk, typed url.Values) {
 	for i := range disks {
 		at := fmt.Sprintf("spec.disks[%d].", i)
@@ -181,7 +181,7 @@ func restoreDisks(disks, was []fleet.Disk, typed url.Values) {
 	}
 }
 
-// typedOf returns the values of the edit form for the VM.
+// formValuesOf returns the values of the edit form for the VM.
 func formValuesOf(vm fleet.VMView) (url.Values, error) {
 	typed, err := specEncoder.Encode(specForm{vm.Spec})
 	if err != nil {
@@ -220,12 +220,12 @@ func formValuesOf(vm fleet.VMView) (url.Values, error) {
 // typedVM is a submitted VM form, with its rows renumbered without gaps.
 type typedVM struct {
 	url.Values
-	original  url.Values // the values from the browser, with gaps between row numbers
+	original   url.Values // the values from the browser, with gaps between row numbers
 	redrawOnly bool       // the button only redraws the form: to add or remove a row without scripts, or to prefill
 
-	prefillKey   string            // key of the source or preset that prefills the form: see Server.beginAs
-	notes   []vmview.ImportNote // notes about the pasted definition, such as settings that are not imported
-	xmlRead bool
+	prefillKey string              // key of the source or preset that prefills the form: see Server.prefillNewVM
+	notes      []vmview.ImportNote // notes about the pasted definition, such as settings that are not imported
+	xmlRead    bool
 }
 
 func (in *typedVM) read(sent url.Values) {
@@ -273,8 +273,8 @@ func addRow(typed url.Values, list string) {
 
 var rowKey = regexp.MustCompile(`^(spec\.[A-Za-z]+)\[([0-9]{1,9})\](\..+)$`)
 
-// inRows returns the values with the rows of each list renumbered from 0. Rows that the browser removed leave gaps in
-// the numbers; rows without values are dropped.
+// renumberRows returns the values with the rows of each list renumbered from 0. Rows that the browser removed leave
+// gaps in the numbers; rows without values are dropped.
 func renumberRows(sent url.Values) url.Values {
 	out := url.Values{}
 	rows := map[string]map[int]bool{}
@@ -346,7 +346,7 @@ func memoryOf(text, unit string) (int, error) {
 	return int(n), nil
 }
 
-// sizeOf parses a disk size in GiB and returns bytes; empty text is 0.
+// rangeSize parses a disk size in GiB and returns bytes; empty text is 0.
 func sizeOf(text string) (int64, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
@@ -358,7 +358,7 @@ func sizeOf(text string) (int64, error) {
 	return int64(n * (1 << 30)), nil
 }
 
-// gib formats bytes as GiB, so that sizeOf returns the same bytes.
+// gibText formats bytes as GiB, so that rangeSize returns the same bytes.
 func gibText(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
 
 // volumeOf parses a select's value from vmview.Volume; empty text is the zero Volref.

@@ -15,7 +15,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// fromOf returns the form's source of the new VM: a template, VM, snapshot or appliance. nil: none of these.
+// sourceOfForm returns the form's source of the new VM: a template, VM, snapshot or appliance. nil: none of these.
 func sourceOfForm(typed url.Values) *control.VMSource {
 	from := control.VMSource{
 		TemplateID: fleet.TemplateID(typed.Get("from.templateId")), VersionID: fleet.TemplateVersionID(typed.Get("from.versionId")), VMID: fleet.VMID(typed.Get("from.vmId")),
@@ -32,8 +32,8 @@ func sourceOfForm(typed url.Values) *control.VMSource {
 	return &from
 }
 
-// sourced returns the source of a new VM for the form, and image options for a template. The source is in the query if
-// fresh is true, and its values prefill typed; else the source is in typed.
+// sourceForForm returns the source of a new VM for the form, and image options for a template. The source is in the
+// query if fresh is true, and its values prefill typed; else the source is in typed.
 func (s *Server) sourceForForm(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.Source, []kit.Option, error) {
 	from := sourceOfForm(typed)
 	if fresh {
@@ -148,7 +148,7 @@ func (s *Server) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSour
 	return out, nil
 }
 
-// momentOf returns the snapshot whose disks are copied to the new VM, and sets the heading and note of the form
+// snapshotToClone returns the snapshot whose disks are copied to the new VM, and sets the heading and note of the form
 // (out).
 func (s *Server) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.Source) (fleet.Snapshot, error) {
 	if vm.Status == nil || vm.Status.Snapshots.ByID(id) == nil {
@@ -170,7 +170,7 @@ func (s *Server) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView,
 	return shot, nil
 }
 
-// typeSpec sets the form's values of a new VM from a spec.
+// setSpecValues sets the form's values of a new VM from a spec.
 func setSpecValues(typed url.Values, spec fleet.VMSpec) error {
 	values, err := formValuesOf(fleet.VMView{VM: fleet.VM{Spec: spec}})
 	if err != nil {

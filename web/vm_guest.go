@@ -13,7 +13,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// askGuest starts an action of the guest agent that needs no dialog.
+// startGuestAction starts an action of the guest agent that needs no dialog.
 func (s *Server) startGuestAction(c echo.Context, a fleet.Actor, in actionForm) (formResponse, error) {
 	return s.queueGuestAction(c, a, control.GuestRequest{Action: in.Action})
 }
@@ -120,7 +120,7 @@ func (s *Server) runProgram(c echo.Context, a fleet.Actor, in execForm) (formRes
 	return redirect(views.TaskPath(t.ID)), err
 }
 
-// guestSecret sends a host the secret, such as a password, that a job passes to the VM's guest.
+// sendGuestSecret sends a host the secret, such as a password, that a job passes to the VM's guest.
 func (s *Server) sendGuestSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.GuestSecret, error) {
 	out, err := s.Control.GuestSecret(c.Request().Context(), a, fleet.JobID(c.Param("id")))
 	return &out, err

@@ -53,8 +53,8 @@ func (s *Server) importPage(c echo.Context, a fleet.Actor) error {
 	return s.showPage(c, a, shell.Frame{Title: "Import", Scripts: []string{uploadScript}}, vmview.ImportList(p))
 }
 
-// sourcedByFile returns an appliance as the source of a new VM. If fresh is true, it prefills the form (typed) from the
-// appliance.
+// sourceFromAppliance returns an appliance as the source of a new VM. If fresh is true, it prefills the form (typed)
+// from the appliance.
 func (s *Server) sourceFromAppliance(c echo.Context, a fleet.Actor, of control.ApplianceFile, typed url.Values, fresh bool) (*vmview.Source, error) {
 	v, err := s.Control.GetAppliance(c.Request().Context(), a, of)
 	if err != nil {

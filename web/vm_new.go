@@ -16,7 +16,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// askVM shows the form of a new VM with the usual defaults.
+// showNewVMForm shows the form of a new VM with the usual defaults.
 func (s *Server) showNewVMForm(c echo.Context, a fleet.Actor, in typedVM, how formState) error {
 	fresh := in.Values == nil
 	if fresh {
@@ -85,7 +85,7 @@ func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (formRespon
 	return redirect(views.VMPath(vm)), err
 }
 
-// newOf returns the form's new VM, and the count and names of a bulk create.
+// vmOfForm returns the form's new VM, and the count and names of a bulk create.
 func vmOfForm(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
@@ -117,7 +117,7 @@ func createOnce[I ~string](ctx context.Context, s *Server, a fleet.Actor, form s
 	return id, err
 }
 
-// setUp shows the form of a new VM again after a button that adds or removes rows, or prefills the form.
+// prefillVMForm shows the form of a new VM again after a button that adds or removes rows, or prefills the form.
 func (s *Server) prefillVMForm(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
 	how := firstShown
 	if in.prefillKey != "" {
@@ -133,7 +133,7 @@ func (s *Server) prefillVMForm(c echo.Context, a fleet.Actor, in typedVM) (formR
 	return func(c echo.Context) error { return s.showNewVMForm(c, a, in, how) }, nil
 }
 
-// plannedNew returns the form that the plan in the query was made from; nil: the query names no plan.
+// plannedFormValues returns the form that the plan in the query was made from; nil: the query names no plan.
 func (s *Server) plannedFormValues(c echo.Context, a fleet.Actor) (url.Values, error) {
 	id := fleet.PlanID(c.QueryParam("plan"))
 	if id == "" {

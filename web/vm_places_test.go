@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// speaker is a simulated agent of a host, with a session, that reports directly to control.
+// reportingAgent is a simulated agent of a host, with a session, that reports directly to control.
 type reportingAgent struct {
 	*portal
 	actor fleet.Actor
@@ -30,7 +30,7 @@ func (p *portal) newReportingAgent(name string) *reportingAgent {
 	return s
 }
 
-// says sends a report with this VM only, in the given power state and with the VM's Quantix mark.
+// reportVM sends a report with this VM only, in the given power state and with the VM's Quantix mark.
 func (s *reportingAgent) reportVM(id fleet.VMID, power fleet.Power) {
 	s.t.Helper()
 	var mark string

@@ -47,7 +47,7 @@ func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 	return out, checks.Err()
 }
 
-// scheduleAsked returns the data that all dialogs about a schedule share. A new schedule has no id in the path.
+// newSchedulePage returns the data that all dialogs about a schedule share. A new schedule has no id in the path.
 func (s *Server) newSchedulePage(c echo.Context, a fleet.Actor, in scheduleForm, how formState) (vmview.SchedulePage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {

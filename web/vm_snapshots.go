@@ -23,8 +23,8 @@ func (f snapshotForm) view() vmview.SnapshotForm {
 	return vmview.SnapshotForm{Name: f.Name, Description: f.Description, Memory: f.Memory != "", Quiesce: f.Quiesce != "", Start: f.Start != ""}
 }
 
-// snapshotAsked returns the data that all dialogs about a snapshot share. allows reports whether the dialog's action is
-// possible, and the reason if not.
+// newSnapshotPage returns the data that all dialogs about a snapshot share. allows reports whether the dialog's action
+// is possible, and the reason if not.
 func (s *Server) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm, how formState, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Server) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (f
 	return stayOnSnapshots(id, t), err
 }
 
-// snapshotsOf returns the response after task t was queued: a message on the VM's snapshots tab.
+// stayOnSnapshots returns the response after task t was queued: a message on the VM's snapshots tab.
 func stayOnSnapshots(id fleet.VMID, t fleet.Task) formResponse {
 	return stayOnPage(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+".")
 }

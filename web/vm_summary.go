@@ -66,10 +66,12 @@ func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (formRespo
 			return nil, err
 		}
 	}
-	return func(c echo.Context) error { return s.writePage(c, http.StatusOK, vmview.SummaryAnswer(out, f, in.original)) }, nil
+	return func(c echo.Context) error {
+		return s.writePage(c, http.StatusOK, vmview.SummaryAnswer(out, f, in.original))
+	}, nil
 }
 
-// factsOf returns the labels and values of a summary.
+// summaryFacts returns the labels and values of a summary.
 func summaryFacts(vm control.CreateVM) (out []vmview.Fact) {
 	add := func(word, text string) {
 		if text != "" {
@@ -130,7 +132,7 @@ func summaryFacts(vm control.CreateVM) (out []vmview.Fact) {
 	return out
 }
 
-// written returns the API request that creates the VM, as a curl command and as a YAML document.
+// requestTexts returns the API request that creates the VM, as a curl command and as a YAML document.
 func requestTexts(c echo.Context, vm control.CreateVM) (call, object string, err error) {
 	text, err := json.Marshal(vm)
 	if err != nil {
@@ -169,7 +171,7 @@ func asYAML(n *yaml.Node) (string, error) {
 	return b.String(), errors.Join(err, e.Close())
 }
 
-// bare removes empty values from n and sets the other values to YAML's block style.
+// removeEmptyValues removes empty values from n and sets the other values to YAML's block style.
 func removeEmptyValues(n *yaml.Node) {
 	n.Style = 0
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); {

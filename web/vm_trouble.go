@@ -11,8 +11,8 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// diskOf returns the data of a dialog about the missing disk in the path. It returns NotFound if that disk is no longer
-// missing.
+// missingDiskPage returns the data of a dialog about the missing disk in the path. It returns NotFound if that disk is
+// no longer missing.
 func (s *Server) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// beginAs prefills the form of a new VM by the key in in.begin: for a source, for a preset, or from pasted XML. Errors
-// about the pasted XML are at the field "xml".
+// prefillNewVM prefills the form of a new VM by the key in in.begin: for a source, for a preset, or from pasted XML.
+// Errors about the pasted XML are at the field "xml".
 func (s *Server) prefillNewVM(ctx context.Context, a fleet.Actor, in *typedVM) error {
 	switch key, preset := strings.CutPrefix(in.prefillKey, "preset:"); {
 	case preset:
@@ -39,8 +39,8 @@ func (s *Server) prefillNewVM(ctx context.Context, a fleet.Actor, in *typedVM) e
 	return nil
 }
 
-// forgetDefaults clears the pools and networks that the form proposed by default, so that the defaults of the newly
-// chosen project apply.
+// clearProposedDefaults clears the pools and networks that the form proposed by default, so that the defaults of the
+// newly chosen project apply.
 func clearProposedDefaults(typed url.Values) {
 	for name, was := range map[string]string{".poolId": typed.Get(vmview.ProposedPool), ".network": typed.Get(vmview.ProposedNetwork)} {
 		for field := range typed {
@@ -59,7 +59,7 @@ func sourceKeys() []fleet.VMSource {
 	return out
 }
 
-// beginSource sets the form's first disk and CD-ROM drive to suit the source.
+// prefillSource sets the form's first disk and CD-ROM drive to suit the source.
 func prefillSource(typed url.Values, source fleet.VMSource) {
 	typed.Set("source", string(source))
 	disk := "spec.disks[0].source"
@@ -121,7 +121,8 @@ func prefillPreset(typed url.Values, key string) error {
 	return nil
 }
 
-// presetRows writes a preset's values into all rows of one list of devices, and resets their other fields to defaults.
+// fillPresetRows writes a preset's values into all rows of one list of devices, and resets their other fields to
+// defaults.
 func fillPresetRows[S any](typed url.Values, list string, fields []fleet.Field[S], values map[string]string) {
 	for i := range maxRows {
 		at := fmt.Sprintf("%s[%d].", list, i)
@@ -175,8 +176,8 @@ func (s *Server) readXML(ctx context.Context, a fleet.Actor, in *typedVM) error 
 	return nil
 }
 
-// disksOf adds the disks and drives of the definition r to spec, in the forms that Quantix supports: copies of volumes
-// that the user may use, and empty disks. It adds a note to r for each difference.
+// addPastedDisks adds the disks and drives of the definition r to spec, in the forms that Quantix supports: copies of
+// volumes that the user may use, and empty disks. It adds a note to r for each difference.
 func (s *Server) addPastedDisks(ctx context.Context, a fleet.Actor, r *vmxml.Result, spec *fleet.VMSpec, runs bool) error {
 	var pools []fleet.PoolView
 	var media query.Media
@@ -248,7 +249,7 @@ func addDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Volref) b
 	return true
 }
 
-// volumeIn returns the volume in all that the disk's definition refers to, by pool and name or by path; nil: none.
+// findVolume returns the volume in all that the disk's definition refers to, by pool and name or by path; nil: none.
 func findVolume(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *query.VolumeOn {
 	dir, file := path.Split(path.Clean(d.Path))
 	for _, p := range pools {
@@ -266,7 +267,7 @@ func findVolume(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *que
 	return nil
 }
 
-// typedNew returns the form's values for a new VM. newOf is the inverse.
+// newVMFormValues returns the form's values for a new VM. vmOfForm is the inverse.
 func newVMFormValues(vm control.CreateVM) (url.Values, error) {
 	typed, err := formValuesOf(fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{Name: vm.Name, Labels: vm.Labels, Description: vm.Description}, Spec: vm.Spec}})
 	if err != nil {

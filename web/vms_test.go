@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fleetOf returns a portal with two hosts, a pool, a network and four VMs of the project shop, by name.
+// newFleetPortal returns a portal with two hosts, a pool, a network and four VMs of the project shop, by name.
 func newFleetPortal(t *testing.T) (p *portal, project fleet.ProjectID, pool fleet.PoolID, vms map[string]fleet.VMID) {
 	t.Helper()
 	t.Parallel()

@@ -41,7 +41,7 @@ func volumeNamed(c echo.Context) control.Volume {
 	return control.Volume{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
 
-// volumeAsked returns the response after task t was queued: a message on the pool's volumes tab.
+// volumeTaskQueued returns the response after task t was queued: a message on the pool's volumes tab.
 func (s *Server) volumeTaskQueued(c echo.Context, t fleet.Task, err error) (formResponse, error) {
 	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
 	return stayOnPage(back, t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
@@ -63,7 +63,8 @@ func (s *Server) downloadVolume(c echo.Context, a fleet.Actor, in volumeForm) (f
 	return s.volumeTaskQueued(c, t, err)
 }
 
-// askVolumeToCome shows the dialog of a new volume. scripts are the scripts that the dialog needs as a separate page.
+// showNewVolumeDialog shows the dialog of a new volume. scripts are the scripts that the dialog needs as a separate
+// page.
 func (s *Server) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeForm, how formState, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
@@ -105,7 +106,7 @@ func (s *Server) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (for
 	return s.volumeTaskQueued(c, t, joinChecks(&checks, err))
 }
 
-// askVolume returns the handler that shows a dialog about an existing volume.
+// volumeDialog returns the handler that shows a dialog about an existing volume.
 func (s *Server) volumeDialog(dialog func(poolview.VolumePage) templ.Component) formRenderer[volumeForm] {
 	return func(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
 		ctx := c.Request().Context()

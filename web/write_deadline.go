@@ -16,7 +16,7 @@ const (
 	rateChunk    = 64 << 10
 )
 
-// rollDeadline is the middleware that closes the connections of clients that read too slowly. Streams set their own
+// limitWriteTime is the middleware that closes the connections of clients that read too slowly. Streams set their own
 // deadlines.
 func limitWriteTime(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
@@ -33,7 +33,7 @@ func limitWriteTime(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// rolling is a response writer that extends the connection's write deadline before each chunk.
+// deadlineWriter is a response writer that extends the connection's write deadline before each chunk.
 type deadlineWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -57,7 +57,9 @@ func (w *deadlineWriter) Write(b []byte) (n int, err error) {
 	}
 }
 
-func (w *deadlineWriter) extendDeadline() { _ = w.control.SetWriteDeadline(time.Now().Add(rateInterval)) }
+func (w *deadlineWriter) extendDeadline() {
+	_ = w.control.SetWriteDeadline(time.Now().Add(rateInterval))
+}
 
 // LimitPerAddress returns a listener on l that closes connections beyond most concurrent ones per client address (per
 // /64 network for IPv6). This machine and the exempt networks, such as proxies for many users, have no limit; most 0
@@ -141,7 +143,7 @@ func (l *limitedListener) leave(from netip.Addr) {
 	}
 }
 
-// counted is a connection that calls leave when it is closed, which lowers the count of its address.
+// trackedConn is a connection that calls leave when it is closed, which lowers the count of its address.
 type trackedConn struct {
 	net.Conn
 	leave func()
@@ -152,7 +154,8 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// countedTCP is counted for a TCP connection. It keeps the optimized methods of *net.TCPConn, such as vectored writes.
+// trackedTCPConn is counted for a TCP connection. It keeps the optimized methods of *net.TCPConn, such as vectored
+// writes.
 type trackedTCPConn struct {
 	*net.TCPConn
 	leave func()

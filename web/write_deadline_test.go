@@ -20,7 +20,8 @@ import (
 	"quantix/web"
 )
 
-// until is a response recorder whose connection has a write deadline. It records the deadlines and the chunks.
+// deadlineRecorder is a response recorder whose connection has a write deadline. It records the deadlines and the
+// chunks.
 type deadlineRecorder struct {
 	*httptest.ResponseRecorder
 	at   time.Time // deadline before the latest chunk
@@ -58,7 +59,7 @@ func TestWriteDeadlineExtendedPerChunk(t *testing.T) {
 	}
 }
 
-// hoard requests the file many times on one connection and reads no response.
+// requestWithoutReading requests the file many times on one connection and reads no response.
 func requestWithoutReading(t *testing.T, address, path string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -92,7 +93,7 @@ func TestClientThatDoesNotReadDisconnected(t *testing.T) {
 	}
 }
 
-// elsewhere is a listener whose connections seem to come from an address that RFC 5737 reserves for documentation.
+// remoteListener is a listener whose connections seem to come from an address that RFC 5737 reserves for documentation.
 type remoteListener struct {
 	net.Listener
 	from string

@@ -29,10 +29,10 @@ type Device struct {
 var (
 	nameForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)
 	contentForm = regexp.MustCompile(`^(dm|md|lvm)-`)
-	virtual = regexp.MustCompile(`^(ram|zram|dm-|md|sr|fd)`)
+	virtual     = regexp.MustCompile(`^(ram|zram|dm-|md|sr|fd)`)
 )
 
-// All lists the disks of the machine, each once, sorted by name. root is the root of the machine's file tree.
+// List lists the disks of the machine, each once, sorted by name. root is the root of the machine's file tree.
 func List(root string) (out []Device) {
 	entries, err := os.ReadDir(filepath.Join(root, Dir))
 	if err != nil {
@@ -48,10 +48,10 @@ func List(root string) (out []Device) {
 	return out
 }
 
-// Look returns the disk of that name below root; false: the disk does not exist.
+// Find returns the disk of that name below root; false: the disk does not exist.
 func Find(root, name string) (Device, bool) { return (&tree{root: root}).device(name) }
 
-// Claimed reports whether the kernel uses the block device at path: for a file system on the device or on a partition,
+// InUse reports whether the kernel uses the block device at path: for a file system on the device or on a partition,
 // a RAID or a volume group.
 func InUse(path string) (bool, error) {
 	// O_EXCL on a block device fails while the kernel uses the device
@@ -101,7 +101,7 @@ func (m *tree) device(name string) (Device, bool) {
 	return d, true
 }
 
-// busy returns how the host uses the disk or one of its partitions, in the form of Device.Busy.
+// usage returns how the host uses the disk or one of its partitions, in the form of Device.Busy.
 func (m *tree) usage(kernel string) string {
 	if m.text("sys/class/block", kernel, "ro") == "1" {
 		return "read-only"
@@ -137,8 +137,8 @@ func (m *tree) usage(kernel string) string {
 	return ""
 }
 
-// mounted returns the mount point of a file system on the device. It compares the device number, and the name for file
-// systems with device numbers of their own.
+// mountPoint returns the mount point of a file system on the device. It compares the device number, and the name for
+// file systems with device numbers of their own.
 func (m *tree) mountPoint(name, number string) string {
 	for _, line := range m.mounts {
 		first, second, _ := strings.Cut(line, " - ")

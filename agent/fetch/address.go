@@ -58,7 +58,7 @@ func notPublic(a netip.Addr) bool {
 		slices.ContainsFunc(blockedNetworks, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// refuse returns the reason why downloads from the address are refused; nil: they are allowed.
+// checkAddress returns the reason why downloads from the address are refused; nil: they are allowed.
 func (c *Client) checkAddress(given netip.Addr) error {
 	a := plainAddress(given)
 	if slices.ContainsFunc(c.settings.AllowedNetworks, func(p netip.Prefix) bool { return p.Contains(a) }) {
@@ -82,7 +82,7 @@ func (c *Client) checkAddress(given netip.Addr) error {
 	return nil
 }
 
-// control checks the address when the dialer connects, so no name, redirect or DNS change can bypass it.
+// checkDial checks the address when the dialer connects, so no name, redirect or DNS change can bypass it.
 func (c *Client) checkDial(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -25,20 +25,20 @@ import (
 	"quantix/internal/fleet"
 )
 
-// DefaultMost is the default limit of a download's size in bytes.
+// DefaultMaxBytes is the default limit of a download's size in bytes.
 const DefaultMaxBytes = 64 << 30
 
 const (
 	maxRedirects   = 5
 	maxHeaderBytes = 64 << 10
-	defaultStall     = time.Minute
+	defaultStall   = time.Minute
 	partBytes      = 1 << 20
 )
 
 // Settings are the administrator's rules for downloads.
 type Settings struct {
 	AllowedNetworks []netip.Prefix // private, reserved or own addresses that downloads may use
-	MaxBytes int64          // limit of one download in bytes; 0: DefaultMost
+	MaxBytes        int64          // limit of one download in bytes; 0: DefaultMaxBytes
 
 	Roots *x509.CertPool // trusted CAs of servers; nil: the system's
 }
@@ -61,11 +61,11 @@ func New(s Settings) *Client {
 	}}
 }
 
-// Order is one download.
+// Request is one download.
 type Request struct {
-	URL      string
-	Checksum string // "sha256:…", "sha512:…", or empty
-	FreeBytes     int64  // free space for the file in bytes
+	URL       string
+	Checksum  string // "sha256:…", "sha512:…", or empty
+	FreeBytes int64  // free space for the file in bytes
 
 	// address of a file with the checksums of files by name, for the last element of URL's path; then Checksum is empty
 	ChecksumURL string
@@ -193,8 +193,8 @@ func (c *Client) tooLargeError(has string, most int64) error {
 	return fleet.Errorf(fleet.Conflict, "The download has %s, but this host downloads %s at most. The agent's setting fetchMost changes that.", has, fleet.Bytes(most))
 }
 
-// NoRoom returns the error for a file that is larger than the pool's free space. what and has are the file's kind and
-// size.
+// NoRoomError returns the error for a file that is larger than the pool's free space. what and has are the file's kind
+// and size.
 func NoRoomError(what, has string, room int64) error {
 	return fleet.Errorf(fleet.Conflict, "The %s has %s, but the pool has room for %s on this host. Make room, or choose another pool.", what, has, fleet.Bytes(max(room, 0)))
 }
@@ -257,7 +257,7 @@ func (c *Client) open(ctx context.Context, at *url.URL, checked bool) (*http.Res
 	return nil, fleet.Errorf(fleet.Conflict, "The server redirects more than %d times, so the download was given up.", maxRedirects)
 }
 
-// redirected returns a redirect's target, or an error if it must not be followed, as from https to http.
+// redirectTarget returns a redirect's target, or an error if it must not be followed, as from https to http.
 func redirectTarget(from *url.URL, location string, checked bool) (*url.URL, error) {
 	to, err := from.Parse(location)
 	if err == nil && location != "" {
@@ -273,7 +273,7 @@ func redirectTarget(from *url.URL, location string, checked bool) (*url.URL, err
 	return to, nil
 }
 
-// cutOff is the error of a download that ended early. done and total are in bytes; total 0: unknown.
+// truncatedError is the error of a download that ended early. done and total are in bytes; total 0: unknown.
 type truncatedError struct {
 	error
 	done, total int64

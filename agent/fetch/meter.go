@@ -4,8 +4,8 @@ import "time"
 
 // meter reports the progress of a download, at most twice a second.
 type meter struct {
-	done, total int64
-	report      func(done, total, rate int64)
+	done, total       int64
+	report            func(done, total, rate int64)
 	begun, reportedAt time.Time
 }
 

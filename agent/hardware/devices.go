@@ -51,7 +51,7 @@ func (t tree) devices() (out []fleet.HostDevice) {
 	return out
 }
 
-// clip limits the length of a name that a device reports.
+// shorten limits the length of a name that a device reports.
 func shorten(name string) string {
 	name = strings.ToValidUTF8(name, "?")
 	if r := []rune(name); len(r) > 120 {

@@ -55,7 +55,7 @@ func diskKind(d *ghw.Disk) string {
 	return "unknown"
 }
 
-// known returns "" for ghw's placeholder of unknown values.
+// emptyIfUnknown returns "" for ghw's placeholder of unknown values.
 func emptyIfUnknown(s string) string {
 	if s == "unknown" {
 		return ""

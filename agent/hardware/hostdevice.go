@@ -143,7 +143,7 @@ func MdevID(vm, kind string) string {
 	return text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
 }
 
-// MakeMdev creates the VM's mediated device of that type, on the first device of the machine that can create one. It
+// CreateMdev creates the VM's mediated device of that type, on the first device of the machine that can create one. It
 // does nothing if the mediated device exists.
 func (d Devices) CreateMdev(vm, kind string) error {
 	if !mdevTypeForm.MatchString(kind) {
@@ -167,7 +167,7 @@ func (d Devices) CreateMdev(vm, kind string) error {
 	return failed
 }
 
-// KeepMdevs removes the VM's mediated devices except those of the given types.
+// RemoveMdevsExcept removes the VM's mediated devices except those of the given types.
 func (d Devices) RemoveMdevsExcept(vm string, kinds ...string) error {
 	t := d.tree()
 	var failed []error
@@ -183,7 +183,7 @@ func (d Devices) RemoveMdevsExcept(vm string, kinds ...string) error {
 	return errors.Join(failed...)
 }
 
-// put writes a value to an existing kernel file. It never creates a file.
+// writeKernelFile writes a value to an existing kernel file. It never creates a file.
 func writeKernelFile(path, word string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

@@ -37,7 +37,7 @@ func (t tree) nics() (out []fleet.HostNIC) {
 // necessary files.
 func NICs() []fleet.HostNIC { return tree("/").nics() }
 
-// over returns the device that a VLAN device uses; empty for other devices.
+// lowerDevice returns the device that a VLAN device uses; empty for other devices.
 func (t tree) lowerDevice(name, kind string) string {
 	if kind != "vlan" {
 		return ""

@@ -121,7 +121,7 @@ func (t tree) numa() (out []fleet.NUMANode) {
 	return out
 }
 
-// ranges parses the kernel's list format: "0-3,8".
+// parseRanges parses the kernel's list format: "0-3,8".
 func parseRanges(s string) []int {
 	out := []int{}
 	for part := range strings.SplitSeq(s, ",") {

@@ -62,9 +62,9 @@ func appliedPool(p fleet.Pool) AppliedPool {
 	return out
 }
 
-// Assumed returns a substitute for the last applied spec, for a definition without one or a restored portal without a
-// record of it. The substitute is the job's spec without the disks that fresh reports as not created yet. So ApplyVM
-// overwrites no edit made on the host; such an edit shows as drift.
+// AssumeApplied returns a substitute for the last applied spec, for a definition without one or a restored portal
+// without a record of it. The substitute is the job's spec without the disks that fresh reports as not created yet. So
+// ApplyVM overwrites no edit made on the host; such an edit shows as drift.
 func AssumeApplied(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied {
 	out := NewApplied(in, domain, was, nil)
 	out.Spec.Disks = slices.DeleteFunc(slices.Clone(out.Spec.Disks), fresh)
@@ -82,7 +82,7 @@ type Edit struct {
 	SetDisks       []Set[fleet.Disk] // changes of disks that the definition has
 	SetNICs        []Set[fleet.NIC]
 	lists          fleet.VMSpec // values of fields that are merged lists
-	RemoveStrays         bool         // remove devices that Quantix created and the spec does not name
+	RemoveStrays   bool         // remove devices that Quantix created and the spec does not name
 }
 
 // Set is a device of the definition, and the fields to set to the values of Device.
@@ -96,7 +96,7 @@ func (s Set[T]) Has(field string) bool {
 	return slices.ContainsFunc(s.Fields, func(f fleet.Field[T]) bool { return f.Name == field })
 }
 
-// sets returns the changes to devices that the definition already has.
+// planDeviceChanges returns the changes to devices that the definition already has.
 func planDeviceChanges[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[T], reapply bool) []Set[T] {
 	find := func(all []T, v T) (T, bool) {
 		i := slices.IndexFunc(all, func(o T) bool { return one(o, v) })
@@ -133,8 +133,8 @@ func (e Edit) Has(field string) bool {
 	return slices.ContainsFunc(e.Fields, func(f *fleet.VMField) bool { return f.Name == field })
 }
 
-// Whole returns the edit with all fields and devices of the spec. It is for a retry of a job that already wrote the
-// definition, because it is unknown which changes the running guest has.
+// WithAllFields returns the edit with all fields and devices of the spec. It is for a retry of a job that already wrote
+// the definition, because it is unknown which changes the running guest has.
 func (e Edit) WithAllFields(s fleet.VMSpec) Edit {
 	e.Fields, e.SetDisks, e.SetNICs = nil, nil, nil
 	for i := range fleet.VMFields {
@@ -149,7 +149,7 @@ func (e Edit) WithAllFields(s fleet.VMSpec) Edit {
 	return e
 }
 
-// Wanted returns the spec with merged lists, which have the users' changes and otherwise the definition's values.
+// MergeLists returns the spec with merged lists, which have the users' changes and otherwise the definition's values.
 func (e Edit) MergeLists(s fleet.VMSpec) fleet.VMSpec {
 	for _, f := range e.Fields {
 		if f.Merge != nil {
@@ -255,7 +255,7 @@ func hasDisk(s fleet.VMSpec, d fleet.Disk) bool {
 	return slices.ContainsFunc(s.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 }
 
-// raw encodes a value of a spec as JSON. It panics on an error, which plain values cannot cause.
+// mustMarshal encodes a value of a spec as JSON. It panics on an error, which plain values cannot cause.
 func mustMarshal(v any) json.RawMessage {
 	data, err := json.Marshal(v)
 	if err != nil {

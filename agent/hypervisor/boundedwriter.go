@@ -10,10 +10,10 @@ import (
 // BoundedWriter splits its input into messages of bounded size and withholds the last one until Flush. So the reader
 // gets the end only after the caller has checked the source again.
 type BoundedWriter struct {
-	To    io.Writer
-	Max   int64 // announced size in bytes; a Write beyond it fails before the last message is sent
+	To      io.Writer
+	Max     int64 // announced size in bytes; a Write beyond it fails before the last message is sent
 	Written int64 // bytes written so far, including withheld ones
-	last  []byte
+	last    []byte
 }
 
 // Write implements io.Writer.

@@ -13,7 +13,7 @@ import (
 // contextLines is the number of unchanged lines shown before and after a change.
 const contextLines = 3
 
-// Draw returns the difference between two definitions. If before is empty, every line of after is new.
+// DiffDefinitions returns the difference between two definitions. If before is empty, every line of after is new.
 func DiffDefinitions(before, after string) fleet.DefinitionDiff {
 	was, is := splitXMLLines(before), splitXMLLines(after)
 	all := make([]fleet.DefinitionLine, 0, len(is))
@@ -40,7 +40,7 @@ func DiffDefinitions(before, after string) fleet.DefinitionDiff {
 	return nearChanges(all).Bounded()
 }
 
-// shown removes unchanged lines that are far from a change.
+// nearChanges removes unchanged lines that are far from a change.
 func nearChanges(all []fleet.DefinitionLine) fleet.DefinitionDiff {
 	near := make([]bool, len(all))
 	for i, l := range all {
@@ -68,7 +68,7 @@ func nearChanges(all []fleet.DefinitionLine) fleet.DefinitionDiff {
 // xmlLine is a line of XML and the path of the first element that starts or ends on that line.
 type xmlLine struct{ text, at string }
 
-// elements splits a text into lines with their element paths. Each line must end with a newline.
+// splitXMLLines splits a text into lines with their element paths. Each line must end with a newline.
 func splitXMLLines(text string) []xmlLine {
 	var out []xmlLine
 	for line := range strings.Lines(text) {

@@ -30,7 +30,7 @@ func RuleOf(comment string) string {
 	return id
 }
 
-// RuleNote is the prefix of rule comments on the host. The rule's ID follows the prefix.
+// RuleCommentPrefix is the prefix of rule comments on the host. The rule's ID follows the prefix.
 const RuleCommentPrefix = "quantix-rule-"
 
 // NICOfFilter returns the VM and the MAC address in a filter's name: see FilterName. ok is false for another name.

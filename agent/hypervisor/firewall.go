@@ -27,18 +27,18 @@ func FilterGone(name string) string {
 	return "Somebody removed the network filter " + name + " from the host."
 }
 
-// FilterInUse refuses to remove a group that still has a NIC on the host.
+// RefuseUsedSecurityGroup refuses to remove a group that still has a NIC on the host.
 func RefuseUsedSecurityGroup(group, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The security group %s is used by a NIC of %s. Remove the NIC from it first.", group, domain)
 }
 
-// MissingGroup refuses a NIC whose security group is not in the job.
+// RefuseMissingSecurityGroup refuses a NIC whose security group is not in the job.
 func RefuseMissingSecurityGroup() error {
 	return fleet.Errorf(fleet.Conflict, "The portal sent this job without a security group of one of its NICs. Try again.")
 }
 
-// PacketsUnseen reports that a kernel setting hides bridged packets from the firewall, so that security groups have no
-// effect.
+// RefuseHiddenPackets reports that a kernel setting hides bridged packets from the firewall, so that security groups
+// have no effect.
 func RefuseHiddenPackets(setting string) error {
 	return fleet.Errorf(fleet.Conflict, "The kernel of this host hides bridged packets from the firewall, so security groups have no effect. Set net.bridge.%s to 1 with sysctl, and in /etc/sysctl.d, and try again.", setting)
 }

@@ -30,7 +30,7 @@ type Guests interface {
 	// returns unused blocks of the guest's file systems to the storage
 	TrimGuest(ctx context.Context, id fleet.VMID) error
 	// RunInGuest runs a program once through the guest agent and waits within ctx for the end of the program, whatever
-	// the exit code. ErrGoesOn means that it is unknown whether the program ran, or how it ended.
+	// the exit code. ErrOutcomeUnknown means that it is unknown whether the program ran, or how it ended.
 	RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (fleet.GuestOutput, error)
 
 	// CheckGuest runs one health check of a running guest, within ctx. check has its defaults filled in. Network checks
@@ -52,16 +52,16 @@ type GuestReading struct {
 	At time.Time
 }
 
-// ErrGoesOn is wrapped by errors of a program that may have run or may still be running in a guest. Such a program is
-// never started again.
+// ErrOutcomeUnknown is wrapped by errors of a program that may have run or may still be running in a guest. Such a
+// program is never started again.
 var ErrOutcomeUnknown = errors.New("it is unknown how the program ended")
 
-// NotAllowed refuses to run a program in a guest.
+// RefuseProgram refuses to run a program in a guest.
 func RefuseProgram() error {
 	return fleet.Errorf(fleet.Conflict, "The VM's policy does not allow programs in the guest. Allow programs in the VM's configuration.")
 }
 
-// Ended returns the error of an ended program. It returns nil if the program succeeded.
+// ProgramError returns the error of an ended program. It returns nil if the program succeeded.
 func ProgramError(o fleet.GuestOutput) error {
 	switch {
 	case o.Signal != 0:
@@ -72,7 +72,7 @@ func ProgramError(o fleet.GuestOutput) error {
 	return nil
 }
 
-// GuestWords formats a program's output for storage and display. cut reports that the output was truncated.
+// FormatProgramOutput formats a program's output for storage and display. cut reports that the output was truncated.
 func FormatProgramOutput(text []byte, cut bool) (string, bool) {
 	out := wire.ShownLines(string(text), fleet.MaxGuestOutput)
 	return out, cut || len(text) > fleet.MaxGuestOutput

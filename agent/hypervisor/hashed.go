@@ -2,7 +2,7 @@ package hypervisor
 
 import "quantix/internal/fleet"
 
-// Hashed is a volume whose checksum this host has computed.
+// VolumeChecksum is a volume whose checksum this host has computed.
 type VolumeChecksum struct {
 	Ref    fleet.Volref `json:"ref"`
 	SHA256 string       `json:"sha256"`
@@ -18,17 +18,17 @@ func (h VolumeChecksum) Report(v *fleet.Volume, same bool) {
 	}
 }
 
-// CopyDiffers refuses a copy whose bytes differ from the job's checksum.
+// RefuseDifferentCopy refuses a copy whose bytes differ from the job's checksum.
 func RefuseDifferentCopy(name, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, but the image has %s. The copy was removed.", name, got, want)
 }
 
-// VerifyDiffers reports that a copy no longer matches its image.
+// RefuseDifferentVolume reports that a copy no longer matches its image.
 func RefuseDifferentVolume(name, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, but the image has %s.", name, got, want)
 }
 
-// VolumeChanged refuses a volume that somebody wrote to during a read.
+// RefuseChangedVolume refuses a volume that somebody wrote to during a read.
 func RefuseChangedVolume(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being read, so its checksum is unknown. Try again when nobody writes to the volume.", name)
 }

@@ -33,7 +33,7 @@ var ErrNotRunning = errors.New("the VM is not running")
 // retry.
 var ErrAway = errors.New("the hypervisor is away")
 
-// Away returns err so that it also wraps ErrAway, with the text of err.
+// WrapAway returns err so that it also wraps ErrAway, with the text of err.
 func WrapAway(err error) error {
 	if err == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Legible escapes each byte that is not UTF-8 and each character not allowed in XML, such as "\xff". File names may
-// contain any bytes, which libvirt passes on unchanged.
+// EscapeInvalidText escapes each byte that is not UTF-8 and each character not allowed in XML, such as "\xff". File
+// names may contain any bytes, which libvirt passes on unchanged.
 func EscapeInvalidText(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, isIllegalInXML) {
 		return text
@@ -30,7 +30,7 @@ func EscapeInvalidText(text string) string {
 	return b.String()
 }
 
-// illegal reports whether XML disallows the character.
+// isIllegalInXML reports whether XML disallows the character.
 func isIllegalInXML(r rune) bool {
 	return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff
 }
@@ -38,7 +38,7 @@ func isIllegalInXML(r rune) bool {
 // VolumeUnnamed is the fault of a volume whose name is not valid text.
 const VolumeUnnamed = "The volume's name is not UTF-8 text, so Quantix cannot use the volume. Rename the file on the host."
 
-// VolumesUnread summarizes the faulty volumes of a pool. It is empty if there are none.
+// SummarizeFaultyVolumes summarizes the faulty volumes of a pool. It is empty if there are none.
 func SummarizeFaultyVolumes(volumes []fleet.Volume) string {
 	var first *fleet.Volume
 	n := 0
@@ -58,7 +58,7 @@ func SummarizeFaultyVolumes(volumes []fleet.Volume) string {
 	return fmt.Sprintf("%d volumes cannot be used, the first of them %s. %s", n, first.Name, first.Fault)
 }
 
-// Unread returns the fault of a domain whose definition cannot be parsed.
+// UnreadFault returns the fault of a domain whose definition cannot be parsed.
 func UnreadFault(why error) fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultUnread, Text: fmt.Sprintf("The host cannot read the VM's definition, so the VM's hardware is unknown: %s. Check the definition with virsh dumpxml on the host.", why)}
 }

@@ -14,25 +14,25 @@ type MigrateVM struct {
 	VM    fleet.VM
 	Pools []fleet.Pool
 	Order fleet.MigrationParams
-	// Sent returns the stamp that Sending received for the disk's file in an earlier attempt of this job. It is empty
+	// SentStamp returns the stamp that Sending received for the disk's file in an earlier attempt of this job. It is empty
 	// if the disk was not sent.
 	SentStamp func(disk fleet.MigratingDisk) (stamp string)
-	// Sending receives the stamp of a disk's file before any data is sent. If Sending fails, the job ends.
+	// RecordSending receives the stamp of a disk's file before any data is sent. If Sending fails, the job ends.
 	RecordSending func(disk fleet.MigratingDisk, stamp string) error
 	// Send sends a disk and returns once the other host has all data. It returns immediately if an earlier call sent
 	// all data.
 	Send func(ctx context.Context, disk fleet.MigratingDisk, pieces transfer.Pieces, size int64) error
-	// Arrived returns once the portal knows that the other host has all disks.
-	WaitArrived  func(ctx context.Context) error
-	Progress Progress
+	// WaitArrived returns once the portal knows that the other host has all disks.
+	WaitArrived func(ctx context.Context) error
+	Progress    Progress
 }
 
-// NotMigratable refuses to migrate a VM. Both backends use it. why is a format for args.
+// RefuseMigration refuses to migrate a VM. Both backends use it. why is a format for args.
 func RefuseMigration(vm, why string, args ...any) error {
 	return fleet.Errorf(fleet.Conflict, "%s cannot migrate to another host: %s", vm, strings.TrimSpace(fmt.Sprintf(why, args...)))
 }
 
-// LeftMeanwhile refuses to remove a VM that changed during the migration.
+// RefuseChangedVM refuses to remove a VM that changed during the migration.
 func RefuseChangedVM(vm string) error {
 	return fleet.Errorf(fleet.Conflict, "Somebody started or changed the VM %s while it was being sent. The VM was not migrated. Try again.", vm)
 }

@@ -16,10 +16,10 @@ type MoveDisk struct {
 	Order fleet.MoveParams
 	// the file in the destination pool that an earlier attempt of this job reported to Begun; empty: none
 	RecordedFile string
-	// Begun receives the file in the destination pool before the file has data. If Begun fails, the job ends.
+	// RecordFile receives the file in the destination pool before the file has data. If Begun fails, the job ends.
 	RecordFile func(file string) error
-	// Whole receives the new disk before the definition names it, once the guest no longer needs the old disk. If Whole
-	// fails, the job ends.
+	// RecordDisk receives the new disk before the definition names it, once the guest no longer needs the old disk. If
+	// Whole fails, the job ends.
 	RecordDisk func(fleet.Volref) error
 	// Stop closes to cancel the move: all changes are undone, and the error is ErrStopped. If the guest already uses
 	// the new disk, the move completes instead.
@@ -37,7 +37,7 @@ func (m MoveDisk) Stopped() bool {
 	}
 }
 
-// Copied formats the progress of a copy for people.
+// FormatCopyProgress formats the progress of a copy for people.
 func FormatCopyProgress(act string, done, total, rate int64) (percent int, note string) {
 	percent, note = FormatDownloadProgress(done, total, rate)
 	return percent, act + ", " + note

@@ -34,17 +34,17 @@ func NetworkEdited(parts []string) string {
 	return fmt.Sprintf("The network's definition on the host was edited: %s. Undo the edit with virsh net-edit, or release the network from this host and assign it again.", strings.Join(parts, ", "))
 }
 
-// NetworkTaken refuses a network if an unmanaged network of the host has the same name.
+// RefuseTakenNetworkName refuses a network if an unmanaged network of the host has the same name.
 func RefuseTakenNetworkName(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The host already has a network named %q, which was not created by Quantix. Give your network another name, or remove the host's network with virsh.", name)
 }
 
-// NetworkInUse refuses to stop a network with a NIC of a domain.
+// RefuseUsedNetwork refuses to stop a network with a NIC of a domain.
 func RefuseUsedNetwork(network, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The network %s is in use by %s. Disconnect that VM first.", network, domain)
 }
 
-// NoDeviceFree refuses a NIC on a network that needs a host device or virtual function for each NIC.
+// RefuseNICWithoutDevice refuses a NIC on a network that needs a host device or virtual function for each NIC.
 func RefuseNICWithoutDevice(network string) error {
 	return fleet.Errorf(fleet.Conflict, "This host has no free device for a NIC on the network %s: each NIC needs a device or virtual function of its own. Stop a VM that uses one, or connect the NIC to another network.", network)
 }

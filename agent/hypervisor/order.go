@@ -9,12 +9,12 @@ import (
 
 // Apply is the job that creates a VM's disks and definition. All fields are required unless noted.
 type Apply struct {
-	VM      fleet.VM
-	Project string         // the project's name: see DomainNames
-	Pools   []fleet.Pool   // all pools that the spec names and that are assigned to this host
-	CreatedDisks    []fleet.Volref // disks that were complete before: none of them is ever created again
-	// Stamped is the generation that this agent applied last; 0: unknown. Somebody restored a definition with an older
-	// stamp, so that definition does not have the last applied spec.
+	VM           fleet.VM
+	Project      string         // the project's name: see DomainNames
+	Pools        []fleet.Pool   // all pools that the spec names and that are assigned to this host
+	CreatedDisks []fleet.Volref // disks that were complete before: none of them is ever created again
+	// AppliedGeneration is the generation that this agent applied last; 0: unknown. Somebody restored a definition with an
+	// older stamp, so that definition does not have the last applied spec.
 	AppliedGeneration int64
 	// SpecHash is the portal's hash of the job's spec. Two hashes for one generation mean that the portal's database
 	// was restored from a backup.
@@ -25,15 +25,15 @@ type Apply struct {
 	// FirstBoot fetches the first-boot files, by name. It is called only if the host does not have the files; nil: the
 	// files cannot be fetched.
 	FirstBoot func(context.Context) (map[string][]byte, error)
-	// Whole receives each disk once its content is complete, before a definition names the disk. If Whole fails, the
+	// RecordDisk receives each disk once its content is complete, before a definition names the disk. If Whole fails, the
 	// job ends, because an unrecorded disk would be created twice.
-	RecordDisk    func(fleet.Volref) error
-	Progress Progress
+	RecordDisk func(fleet.Volref) error
+	Progress   Progress
 }
 
-// Unknown reports whether the definition with the generation stamped cannot be the base of a three-way merge. Either an
-// administrator restored an older definition, or the portal's database was restored and has no record of the applied
-// spec.
+// HasUnknownBase reports whether the definition with the generation stamped cannot be the base of a three-way merge.
+// Either an administrator restored an older definition, or the portal's database was restored and has no record of the
+// applied spec.
 func (in Apply) HasUnknownBase(stamped int64, was Applied) bool {
 	return stamped < in.AppliedGeneration || stamped > in.VM.Generation ||
 		stamped == in.VM.Generation && in.SpecHash != "" && was.SpecHash != "" && was.SpecHash != in.SpecHash
@@ -57,7 +57,8 @@ func DomainNames(vm, project string, id fleet.VMID) []string {
 	return names
 }
 
-// MissingDisk returns the fault of a created disk that is missing. why is a sentence, such as "Its file is missing."
+// MissingDiskFault returns the fault of a created disk that is missing. why is a sentence, such as "Its file is
+// missing."
 func MissingDiskFault(number int, ref fleet.Volref, pool, host, why string) fleet.Fault {
 	in := "volume " + ref.Volume
 	if pool != "" {
@@ -82,19 +83,20 @@ const (
 // Refusal returns the fault as the error of a job.
 func Refusal(f fleet.Fault) error { return fleet.Errorf(fleet.Conflict, "%s", f.Text) }
 
-// OddFile returns the fault of a VM that uses a file outside the pools as a medium, a kernel or a backing file.
+// OutsideFileFault returns the fault of a VM that uses a file outside the pools as a medium, a kernel or a backing
+// file.
 func OutsideFileFault(path, host string) fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultDisk, Text: fmt.Sprintf("The VM uses %s, which is not a plain file of a pool on %s, so the VM cannot start. "+
 		"Move the file into a pool, or remove it from the VM.", path, host)}
 }
 
-// Undefined returns the fault of a guest whose definition was removed.
+// UndefinedFault returns the fault of a guest whose definition was removed.
 func UndefinedFault() fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultUndefined, Text: "Somebody removed the VM's definition on the host. The VM still runs, but is lost when it stops. Reapply the VM's configuration to define the VM again."}
 }
 
-// Lost returns the fault of a running guest that libvirt reports as off. pid is QEMU's process ID. kept is libvirt's
-// status file that libvirt could not read.
+// LostFault returns the fault of a running guest that libvirt reports as off. pid is QEMU's process ID. kept is
+// libvirt's status file that libvirt could not read.
 func LostFault(pid int, kept string) fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultLost, Text: fmt.Sprintf("libvirt has lost the VM: libvirt reports the VM as off, but its QEMU (process %d) is still running. Quantix refuses all jobs for the VM. "+
 		"libvirt's log says why libvirt could not read %s. Repair that file and restart libvirt, or end that process.", pid, kept)}

@@ -15,8 +15,8 @@ import (
 // maxWebAnswer limits how many bytes of a web server's response are read. The bytes are discarded.
 const maxWebAnswer = 64 << 10
 
-// AskPort runs a TCP or HTTP check on a guest that dial connects to. check has its defaults filled in. AskPort follows
-// no redirect and ignores the host's proxy settings.
+// CheckPort runs a TCP or HTTP check on a guest that dial connects to. check has its defaults filled in. CheckPort
+// follows no redirect and ignores the host's proxy settings.
 func CheckPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx context.Context, port int) (net.Conn, error)) (CheckResult, error) {
 	if check.Kind == fleet.HealthTCP {
 		conn, err := dial(ctx, check.Port)
@@ -55,7 +55,8 @@ func CheckPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx conte
 	return CheckResult{}, fmt.Errorf("the response has the status %d instead of %d", answer.StatusCode, check.Status)
 }
 
-// unreached returns why there was no connection or no response. It omits addresses, which are of no use to readers.
+// connectionFailure returns why there was no connection or no response. It omits addresses, which are of no use to
+// readers.
 func connectionFailure(err error) error {
 	var unsure UncheckedError
 	var op *net.OpError
@@ -70,14 +71,14 @@ func connectionFailure(err error) error {
 	return errors.New("the guest sent no valid HTTP response")
 }
 
-// Sign is a guest's answer to one health check. Mark is compared with the previous value: the picture of a screen
-// check, or the last time that a watchdog expired.
+// CheckResult is a guest's answer to one health check. Mark is compared with the previous value: the picture of a
+// screen check, or the last time that a watchdog expired.
 type CheckResult struct {
 	Text string
 	Mark string
 }
 
-// Unsure is the error of a check that cannot run now, so the guest neither passes nor fails the check.
+// UncheckedError is the error of a check that cannot run now, so the guest neither passes nor fails the check.
 type UncheckedError string
 
 func (u UncheckedError) Error() string { return string(u) }

@@ -67,8 +67,8 @@ func (t *SnapTree) pruneDeleted() {
 	t.Active = slices.DeleteFunc(t.Active, func(l SnapLayer) bool { return l.Base == "" })
 }
 
-// Merges lists the pending merges: each file of a deleted snapshot that backs exactly one file will be merged with that
-// file.
+// PendingMerges lists the pending merges: each file of a deleted snapshot that backs exactly one file will be merged
+// with that file.
 func (t *SnapTree) PendingMerges() (out []SnapMerge) {
 	for _, n := range t.Nodes {
 		for _, l := range n.Layers {
@@ -80,7 +80,7 @@ func (t *SnapTree) PendingMerges() (out []SnapMerge) {
 	return out
 }
 
-// Merged removes the merged overlay. The base replaces the overlay and backs the files that the overlay backed.
+// FinishMerge removes the merged overlay. The base replaces the overlay and backs the files that the overlay backed.
 func (t *SnapTree) FinishMerge(m SnapMerge) {
 	var under string
 	for i := range t.Nodes {

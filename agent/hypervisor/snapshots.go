@@ -49,34 +49,34 @@ func NoSnapshot(vm string) error {
 	return fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of %s. Reload the page.", vm)
 }
 
-// SnapshotsRead refuses to change or remove files while disks of new VMs are copied from the files.
+// RefuseCopiedSnapshots refuses to change or remove files while disks of new VMs are copied from the files.
 func RefuseCopiedSnapshots(vm string) error {
 	return fleet.Errorf(fleet.Conflict, "Disks of a new VM are being copied from snapshots of %s, so the snapshots cannot change. Wait until the copy has ended.", vm)
 }
 
-// SnapshotsAtWork refuses to copy from snapshots that a job is changing.
+// RefuseUnfinishedSnapshots refuses to copy from snapshots that a job is changing.
 func RefuseUnfinishedSnapshots() error {
 	return fleet.Errorf(fleet.Conflict, "A job for the VM's snapshots is running or was interrupted, so nothing can be copied from the snapshots. Wait, or take another snapshot, which finishes the interrupted job.")
 }
 
-// HasSnapshots refuses a job that would separate a VM's disks from its snapshots.
+// RefuseVMWithSnapshots refuses a job that would separate a VM's disks from its snapshots.
 func RefuseVMWithSnapshots(vm string) error {
 	return fleet.Errorf(fleet.Conflict, "The VM %s has snapshots, which need the VM's disks, so nothing was done. Delete the VM's snapshots first.", vm)
 }
 
-// DiskGone refuses a snapshot with a disk that the VM no longer has.
+// RefuseRevertWithoutDisk refuses a snapshot with a disk that the VM no longer has.
 func RefuseRevertWithoutDisk(volume string) error {
 	return fleet.Errorf(fleet.Conflict, "The VM no longer has the disk %s, which is in the snapshot. The VM was not changed.", volume)
 }
 
-// LeavesOldFiles refuses to delete a VM's disks if an unmanaged overlay would stay. why says why the agent cannot
-// delete the overlay, as the end of a sentence.
+// RefuseLeftoverOverlay refuses to delete a VM's disks if an unmanaged overlay would stay. why says why the agent
+// cannot delete the overlay, as the end of a sentence.
 func RefuseLeftoverOverlay(vm, file, why string) error {
 	return fleet.Errorf(fleet.Conflict, "Somebody on the host created an overlay for the disks of %s. The overlay %s %s, so the deletion would leave the overlay behind. Nothing was deleted. "+
 		"Merge the overlay into the disk on the host first (virsh blockcommit, snapshot-delete), or delete the VM without its disks.", vm, file, why)
 }
 
-// DeletesTheirOwn refuses to delete a VM without its disks, because the disks need the files of the snapshots.
+// RefuseDeleteWithoutDisks refuses to delete a VM without its disks, because the disks need the files of the snapshots.
 func RefuseDeleteWithoutDisks(vm string) error {
 	return fleet.Errorf(fleet.Conflict, "The VM %s has snapshots, whose files its disks need. Delete the VM's snapshots first, or delete the VM with its disks.", vm)
 }

@@ -21,7 +21,7 @@ type SnapTree struct {
 	Nodes   []SnapNode       `json:"nodes,omitempty"` // parents first
 	Current fleet.SnapshotID `json:"current,omitempty"`
 	Active  []SnapLayer      `json:"active,omitempty"` // the top files of disks that have snapshots
-	Work    *SnapOperation        `json:"work,omitempty"`   // the operation in progress
+	Work    *SnapOperation   `json:"work,omitempty"`   // the operation in progress
 	// files that nothing uses any more and that the backend must still remove
 	Trash []string `json:"trash,omitempty"`
 	// files outside the tree that are removed after the VM's definition
@@ -55,7 +55,7 @@ type SnapLayer struct {
 	Bytes int64        `json:"bytes,omitempty"`
 }
 
-// SnapNote records the operation in progress and its last step.
+// SnapOperation records the operation in progress and its last step.
 type SnapOperation struct {
 	Job    fleet.JobID `json:"job"`
 	Kind   SnapKind    `json:"kind"`
@@ -72,8 +72,8 @@ type SnapOperation struct {
 type SnapKind string
 
 const (
-	SnapTake   SnapKind = "take"
-	SnapRevert SnapKind = "revert"
+	SnapTake      SnapKind = "take"
+	SnapRevert    SnapKind = "revert"
 	SnapMergeKind SnapKind = "merge"
 )
 
@@ -82,8 +82,8 @@ const (
 	SnapGuestOff = "off" // revert: the guest's current state is discarded
 	// merge: QEMU switches a running guest from the overlay to the base; only QEMU knows whether the switch has
 	// happened
-	SnapPivoting = "changing over"
-	SnapCommitted   = "committed" // merge: the base contains all data of the overlay
+	SnapPivoting  = "changing over"
+	SnapCommitted = "committed" // merge: the base contains all data of the overlay
 )
 
 // SnapMerge describes the merge of Top into its backing file Base. Base backs no other file.
@@ -131,7 +131,7 @@ func (t *SnapTree) FileOf(id fleet.SnapshotID, disk fleet.Volref) string {
 	return ""
 }
 
-// Uses returns the file that the VM writes to for the disk. It is empty if that file is the disk's own volume.
+// ActiveFile returns the file that the VM writes to for the disk. It is empty if that file is the disk's own volume.
 func (t *SnapTree) ActiveFile(disk fleet.Volref) string {
 	if l := layerOf(t.Active, disk); l != nil {
 		return l.File
@@ -160,7 +160,7 @@ func (t *SnapTree) layers() (out []*SnapLayer) {
 	return out
 }
 
-// On returns the files with the given backing file.
+// LayersBackedBy returns the files with the given backing file.
 func (t *SnapTree) LayersBackedBy(file string) (out []*SnapLayer) {
 	for _, l := range t.layers() {
 		if l.Base == file {
@@ -197,8 +197,8 @@ func (t *SnapTree) Files() (out []string) {
 	return slices.Compact(out)
 }
 
-// Plan returns the snapshot that a job requests, and the new top files of the VM. at returns the path of a disk's own
-// volume.
+// PlanSnapshot returns the snapshot that a job requests, and the new top files of the VM. at returns the path of a
+// disk's own volume.
 func (t *SnapTree) PlanSnapshot(w SnapshotWork, spec fleet.VMSpec, at func(fleet.Volref) string) (node SnapNode, next []SnapLayer) {
 	o := w.Order
 	node = SnapNode{Spec: spec, Snapshot: fleet.Snapshot{ID: o.ID, Parent: t.Current, Name: o.Name, Description: o.Description, By: o.By}}
@@ -228,7 +228,7 @@ func overlayPath(volume, id, ending string) string {
 	return path.Join(path.Dir(volume), stem[:min(len(stem), maxStem)]+"."+id[max(0, len(id)-12):]+ending)
 }
 
-// Took adds the new snapshot to the tree.
+// AddSnapshot adds the new snapshot to the tree.
 func (t *SnapTree) AddSnapshot(node SnapNode, next []SnapLayer) {
 	t.Nodes = append(t.Nodes, node)
 	t.Current = node.ID
@@ -245,8 +245,8 @@ func (t *SnapTree) setActive(next []SnapLayer) {
 	}
 }
 
-// Back returns the VM's new top files after a revert to the snapshot. id makes their names unique. at returns the path
-// of a disk's own volume.
+// PlanRevert returns the VM's new top files after a revert to the snapshot. id makes their names unique. at returns the
+// path of a disk's own volume.
 func (t *SnapTree) PlanRevert(to SnapNode, id string, at func(fleet.Volref) string) (next []SnapLayer) {
 	for _, l := range to.Layers {
 		next = append(next, SnapLayer{Disk: l.Disk, File: overlayPath(at(l.Disk), id, ".qcow2"), Base: l.File})
@@ -254,7 +254,7 @@ func (t *SnapTree) PlanRevert(to SnapNode, id string, at func(fleet.Volref) stri
 	return next
 }
 
-// Reverted makes next the top files of the VM, and moves the previous ones to Trash.
+// FinishRevert makes next the top files of the VM, and moves the previous ones to Trash.
 func (t *SnapTree) FinishRevert(to fleet.SnapshotID, next []SnapLayer) {
 	for _, n := range next {
 		if l := layerOf(t.Active, n.Disk); l != nil && l.File != n.File {
@@ -286,7 +286,7 @@ func (t *SnapTree) Depth() (deepest int) {
 // maxChanges limits the changes that are reported for one snapshot.
 const maxChanges = 8
 
-// Reported returns the tree for the host's report. now is the spec applied to the VM; nil: unknown. others are
+// Status returns the tree for the host's report. now is the spec applied to the VM; nil: unknown. others are
 // libvirt's own snapshots. over are the unmanaged overlays on the VM's disks.
 func (t *SnapTree) Status(now *fleet.VMSpec, others []string, over []fleet.Overlay) *fleet.SnapshotTree {
 	out := &fleet.SnapshotTree{Others: others[:min(len(others), fleet.MaxSnapshots)], Overlays: over}
@@ -321,7 +321,7 @@ func (t *SnapTree) Status(now *fleet.VMSpec, others []string, over []fleet.Overl
 }
 
 var unfinishedTexts = map[SnapKind]string{
-	SnapTake:   "A snapshot was interrupted.",
-	SnapRevert: "A revert to a snapshot was interrupted.",
+	SnapTake:      "A snapshot was interrupted.",
+	SnapRevert:    "A revert to a snapshot was interrupted.",
 	SnapMergeKind: "The merge of a deleted snapshot was interrupted.",
 }

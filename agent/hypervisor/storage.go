@@ -11,7 +11,7 @@ import (
 type Storage interface {
 	// ApplyPool defines, builds (directory created if missing), starts, autostarts and refreshes the pool. It refuses
 	// if a libvirt pool with that name has another source, or if a pool with another name has the same source (see
-	// PoolPlaceTaken). It also refuses a directory outside the agent's pooldir.Roots and a directory with another
+	// RefuseTakenPoolSource). It also refuses a directory outside the agent's pooldir.Roots and a directory with another
 	// pool's marker. Once the pool was active, it refuses any directory but the recorded one, and creates and starts
 	// nothing there. It never builds block pools: their storage must exist.
 	ApplyPool(ctx context.Context, pool fleet.Pool) error

@@ -18,7 +18,7 @@ type Telemetry interface {
 	// .PoolGaps, .VMGaps and .CPUModels. It also leaves VMStatus.Error and ErrorOf to the caller.
 	//
 	// Snapshot restarts a failed pool as soon as a restart may succeed. A pool stopped by somebody else stays stopped
-	// (PoolStatus.ByOthers).
+	// (PoolStatus.StoppedOutside).
 	Snapshot(ctx context.Context, on Assigned) (wire.State, error)
 
 	// Meters reads the load of all running VMs with Quantix metadata.

@@ -19,7 +19,7 @@ type VMs interface {
 	// spec.
 	//
 	// ApplyVM never starts or stops the guest. Changes that a running guest gets only at its next start show in
-	// VMStatus.NextBoot; pending unplugs show in VMStatus.PendingUnplug, too. A VM without a definition gets a new one
+	// VMStatus.WhenNextBoot; pending unplugs show in VMStatus.PendingUnplug, too. A VM without a definition gets a new one
 	// that uses its existing disks. If a disk that was created before is missing, ApplyVM changes nothing and returns
 	// the text of VMStatus.Faults.
 	//

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PoolPlaceTaken refuses a pool if a pool of the host with another name has the same source. where describes the
+// RefuseTakenPoolSource refuses a pool if a pool of the host with another name has the same source. where describes the
 // source; empty: unknown.
 func RefuseTakenPoolSource(other, where string) error {
 	if where != "" {
@@ -19,7 +19,7 @@ func RefuseTakenPoolSource(other, where string) error {
 		"Name your pool %[1]s to use the existing pool, or choose another source.", other, where)
 }
 
-// Arrived is a file received from another host.
+// ReceivedFile is a file received from another host.
 type ReceivedFile struct {
 	Bytes int64
 	Sum   transfer.Sum
@@ -28,7 +28,7 @@ type ReceivedFile struct {
 // SHA256 returns the checksum in hexadecimal, as in reports.
 func (a ReceivedFile) SHA256() string { return hex.EncodeToString(a.Sum[:]) }
 
-// Sent delivers the connections that carry an upload's bytes.
+// UploadConns delivers the connections that carry an upload's bytes.
 type UploadConns <-chan io.ReadWriteCloser
 
 // VolumeWork is a job for one volume.
@@ -39,14 +39,14 @@ type VolumeWork struct {
 	// Source is the pool of the source if the source is in another pool.
 	Source *fleet.Pool
 	Pools  []fleet.Pool // export: the pools of the disks
-	// Hashed receives computed checksums. If Hashed fails, the job ends.
+	// RecordChecksums receives computed checksums. If Hashed fails, the job ends.
 	RecordChecksums func(...VolumeChecksum) error
-	RecordedFile   string // the file that an earlier attempt of this job reported to Whole; empty: none
-	// Whole receives the new file once its content is complete, before the file gets the volume's name. If Whole fails,
-	// the job ends.
-	RecordFile    func(file string) error
-	Progress Progress
-	UploadConns     UploadConns // upload: the incoming data
+	RecordedFile    string // the file that an earlier attempt of this job reported to Whole; empty: none
+	// RecordFile receives the new file once its content is complete, before the file gets the volume's name. If Whole
+	// fails, the job ends.
+	RecordFile  func(file string) error
+	Progress    Progress
+	UploadConns UploadConns // upload: the incoming data
 	// Send sends a file to another host and returns once that host has the whole file.
 	Send func(ctx context.Context, pieces transfer.Pieces, size int64) error
 	// Arrive writes a file of another host into dst, at most room bytes of data. It may truncate dst and start again.
@@ -56,7 +56,7 @@ type VolumeWork struct {
 // Ref names the volume.
 func (w VolumeWork) Ref() fleet.Volref { return fleet.Volref{PoolID: w.Pool.ID, Volume: w.Name} }
 
-// Downloaded formats the progress of a download for people.
+// FormatDownloadProgress formats the progress of a download for people.
 func FormatDownloadProgress(done, total, rate int64) (percent int, note string) {
 	note = fleet.Bytes(done)
 	if total > 0 {
@@ -70,7 +70,7 @@ func FormatDownloadProgress(done, total, rate int64) (percent int, note string) 
 
 // The following errors refuse volume jobs. Both backends use them.
 
-// VolumeTaken refuses to create a volume in place of an existing one.
+// RefuseTakenVolumeName refuses to create a volume in place of an existing one.
 func RefuseTakenVolumeName(name, pool string) error {
 	return fleet.Errorf(fleet.Conflict, "The pool %s already has a volume named %s. The volume was not changed. Choose another name.", pool, name)
 }
@@ -80,50 +80,50 @@ func NoVolume(name, pool string) error {
 	return fleet.Errorf(fleet.NotFound, "The pool %s has no volume named %s on this host.", pool, name)
 }
 
-// GrowsWhileOn refuses to grow an encrypted disk of a stopped VM, because only QEMU has the disk's passphrase.
+// RefuseGrowWhileOff refuses to grow an encrypted disk of a stopped VM, because only QEMU has the disk's passphrase.
 func RefuseGrowWhileOff(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so the disk can grow only while its guest runs. Start the VM, and then grow the disk.", name)
 }
 
-// VolumeUsed refuses a volume that a domain of the host uses.
+// RefuseUsedVolume refuses a volume that a domain of the host uses.
 func RefuseUsedVolume(name, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is in use by the VM %s on this host. Detach the volume from the VM first.", name, domain)
 }
 
-// VolumeRuns refuses to read a volume that a running guest may write to.
+// RefuseVolumeOfRunningVM refuses to read a volume that a running guest may write to.
 func RefuseVolumeOfRunningVM(name, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The VM %s runs with the volume %s, so a copy would be inconsistent. Shut the VM down first.", domain, name)
 }
 
-// VolumeBase refuses to change a volume that backs another volume.
+// RefuseBackingVolume refuses to change a volume that backs another volume.
 func RefuseBackingVolume(name, other string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is backed by %s and would be damaged. Flatten or delete the backed volume first.", other, name)
 }
 
-// VolumeNamed refuses a new name in pools whose volumes cannot be renamed.
+// RefuseVolumeRename refuses a new name in pools whose volumes cannot be renamed.
 func RefuseVolumeRename(pool string) error {
 	return fleet.Errorf(fleet.Conflict, "libvirt cannot rename volumes of the pool %s. Clone the volume under the new name, and delete this one.", pool)
 }
 
-// VolumeNoFile refuses to send a volume of a block pool.
+// RefuseBlockVolume refuses to send a volume of a block pool.
 func RefuseBlockVolume(pool string) error {
 	return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are not files, so Quantix cannot send them. Copy the volumes with the tools of their storage.", pool)
 }
 
-// VolumeOnOthers refuses to send a volume without its backing file.
+// RefuseVolumeWithBackingFile refuses to send a volume without its backing file.
 func RefuseVolumeWithBackingFile(name, other string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is backed by %s, so the volume is incomplete alone. Create an image from the VM with this disk, which has all data in one file.", name, other)
 }
 
-// VolumeRaw refuses to create an image from a raw disk whose content looks like another format, because readers of the
-// image would detect that format.
+// RefuseImageOfRawDisk refuses to create an image from a raw disk whose content looks like another format, because
+// readers of the image would detect that format.
 func RefuseImageOfRawDisk(name, format string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is a raw disk, but its content looks like the format %s, so no image can be created from the disk. "+
 		"Add a qcow2 disk to the VM, and copy the data in the guest.", name, format)
 }
 
-// VolumeEnding refuses a file name whose suffix does not fit the format of the file, or of the guest's data in the
-// file.
+// RefuseVolumeSuffix refuses a file name whose suffix does not fit the format of the file, or of the guest's data in
+// the file.
 func RefuseVolumeSuffix(name, format string) error {
 	if fleet.IsRawName(name) {
 		return fleet.Errorf(fleet.Conflict, "The file for the name %s has the format %s, but only raw disks can have names that end in .raw. Choose another name.", name, format)
@@ -131,7 +131,7 @@ func RefuseVolumeSuffix(name, format string) error {
 	return fleet.Errorf(fleet.Conflict, "The file for the name %s is a raw disk, but its content looks like the format %s. Choose a name that ends in .raw, so that the disk stays a raw disk.", name, format)
 }
 
-// VolumeShrinks refuses to shrink a volume.
+// RefuseShrink refuses to shrink a volume.
 func RefuseShrink(name string, has, asked int64) error {
 	return fleet.Errorf(fleet.Invalid, "The volume %s has %d bytes, more than the requested %d. A volume can only grow.", name, has, asked)
 }

@@ -58,7 +58,7 @@ func diskIn(r io.ReaderAt, size int64, name, claimed string) (Facts, error) {
 	return f, f.CheckConvertible(name, claimed)
 }
 
-// refusedRead explains the error of a truncated header, and returns any other error unchanged.
+// explainTruncated explains the error of a truncated header, and returns any other error unchanged.
 func explainTruncated(name string, err error) error {
 	if errors.Is(err, ErrCutOff) {
 		return fleet.Errorf(fleet.Invalid, "The disk %s is incomplete: %s.", name, err)

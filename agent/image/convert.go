@@ -48,7 +48,7 @@ func nodeJSON(node map[string]any) string {
 	return "json:" + string(text)
 }
 
-// Look inspects the disk with qemu-img as an unprivileged user, and refuses a disk whose format differs from its
+// Inspect inspects the disk with qemu-img as an unprivileged user, and refuses a disk whose format differs from its
 // header's. need is the disk's size in bytes as a qcow2 file.
 func (p Part) Inspect(ctx context.Context, f Facts) (need int64, err error) {
 	output, err := p.output(ctx, "info", "--output=json", nodeJSON(p.node()))
@@ -72,7 +72,7 @@ func parseMeasure(text []byte) (int64, error) {
 	return out.Required, nil
 }
 
-// ask runs qemu-img as an unprivileged user with only the disk's file.
+// output runs qemu-img as an unprivileged user with only the disk's file.
 func (p Part) output(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -143,7 +143,7 @@ func (p *percents) Write(b []byte) (int, error) {
 // file of its pool.
 type Layer struct {
 	Path, Format string
-	Backing        *Layer
+	Backing      *Layer
 }
 
 func (l *Layer) node() map[string]any {

@@ -12,7 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ReadForeign is Read for images to convert: it also reads the size and the references of other products' disk formats.
+// ReadConvertible is Read for images to convert: it also reads the size and the references of other products' disk
+// formats.
 func ReadConvertible(r io.ReaderAt, size int64) (Facts, error) {
 	f, err := Read(r, size, true)
 	if err != nil {
@@ -34,8 +35,8 @@ func ReadConvertible(r io.ReaderAt, size int64) (Facts, error) {
 	return f, at.err
 }
 
-// Convertible returns an error if the disk cannot be converted: a sentence that names the disk by name. claimed is the
-// expected format; empty: any.
+// CheckConvertible returns an error if the disk cannot be converted: a sentence that names the disk by name. claimed is
+// the expected format; empty: any.
 func (f Facts) CheckConvertible(name, claimed string) error {
 	refuse := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.Invalid, "The disk "+name+" "+format, args...)

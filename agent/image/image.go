@@ -62,7 +62,7 @@ func Read(r io.ReaderAt, size int64, deep bool) (Facts, error) {
 	return f, nil
 }
 
-// Clonable returns an error, a sentence that names volume, if the image must not be copied as a disk.
+// CheckClonable returns an error, a sentence that names volume, if the image must not be copied as a disk.
 func (f Facts) CheckClonable(volume string) error {
 	switch {
 	case f.RefersTo != "":
@@ -77,7 +77,7 @@ func (f Facts) CheckClonable(volume string) error {
 	return nil
 }
 
-// Bootable is Clonable for a VM's image: it also refuses compressed files and web pages.
+// CheckBootable is Clonable for a VM's image: it also refuses compressed files and web pages.
 func (f Facts) CheckBootable(volume string) error {
 	if err := f.CheckClonable(volume); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (f Facts) CheckBootable(volume string) error {
 	return f.checkDisk("The image "+volume, fleet.Conflict)
 }
 
-// Unsound returns a sentence with the reason why the file is not a valid image; empty: no reason is known.
+// InvalidReason returns a sentence with the reason why the file is not a valid image; empty: no reason is known.
 func (f Facts) InvalidReason() string {
 	switch {
 	case f.RefersTo != "":
@@ -101,7 +101,7 @@ func (f Facts) InvalidReason() string {
 	return ""
 }
 
-// Medium returns an error, a sentence that names volume, if the file is not an ISO image.
+// CheckISO returns an error, a sentence that names volume, if the file is not an ISO image.
 func (f Facts) CheckISO(volume string) error {
 	if f.Format != "raw" || !f.Disc {
 		return fleet.Errorf(fleet.Conflict, "The volume %s is no ISO image: it has neither an ISO 9660 nor a UDF volume descriptor. Choose another volume.", volume)
@@ -109,14 +109,14 @@ func (f Facts) CheckISO(volume string) error {
 	return nil
 }
 
-// asOther is advice for a disk in another product's format.
+// otherFormatAdvice is advice for a disk in another product's format.
 const otherFormatAdvice = "Give a VMDK, VHDX, VHD or VDI disk a name with that ending, and then convert it in its pool."
 
-// Fetched is Came for a download.
+// CheckDownloaded is Came for a download.
 func (f Facts) CheckDownloaded(iso bool) error { return f.CheckReceived("What was downloaded", iso) }
 
-// Came returns an error if a received file is not a usable image. what names the file in the error. iso: the file must
-// be an ISO image.
+// CheckReceived returns an error if a received file is not a usable image. what names the file in the error. iso: the
+// file must be an ISO image.
 func (f Facts) CheckReceived(what string, iso bool) error {
 	refuse := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.Invalid, what+" "+format, args...)

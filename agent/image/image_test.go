@@ -14,7 +14,7 @@ import (
 
 const cluster = 64 << 10
 
-// sound returns a complete, empty qcow2 image of 5 GiB; change may corrupt the image.
+// validQcow2 returns a complete, empty qcow2 image of 5 GiB; change may corrupt the image.
 func validQcow2(version uint32, change func([]byte)) []byte {
 	text := make([]byte, 4*cluster)
 	copy(text, "QFI\xfb")

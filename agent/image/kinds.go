@@ -31,7 +31,7 @@ const (
 	vdiSignature   = 0xbeda107f
 )
 
-// foreign returns the format, other than qcow2, that QEMU would detect by probing; empty: none.
+// probedFormat returns the format, other than qcow2, that QEMU would detect by probing; empty: none.
 func probedFormat(head []byte) string {
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.magic)) {
@@ -61,7 +61,7 @@ func isDescriptor(head []byte) bool {
 	return false
 }
 
-// packed are the magics of formats that contain other files.
+// archiveMagics are the magics of formats that contain other files.
 var archiveMagics = []struct {
 	at          int
 	magic, what string
@@ -82,7 +82,7 @@ var archiveMagics = []struct {
 // textBytes is enough to distinguish text from a disk.
 const textBytes = 4 << 10
 
-// contentOf returns what a file without a magic contains if the file is certainly not a disk.
+// hostnameContent returns what a file without a magic contains if the file is certainly not a disk.
 func contentOf(head []byte) (what string, isPacked bool) {
 	for _, p := range archiveMagics {
 		if len(head) >= p.at && bytes.HasPrefix(head[p.at:], []byte(p.magic)) {

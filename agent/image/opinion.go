@@ -16,11 +16,11 @@ import (
 
 const (
 	verifyLimit = 10 * time.Second
-	inputFile  = "/proc/self/fd/3"
+	inputFile   = "/proc/self/fd/3"
 )
 
-// SecondOpinion inspects an open file with qemu-img, as an unprivileged user with low limits. It returns an error if
-// qemu-img reports other facts or a reference to another file.
+// VerifyWithQemuImg inspects an open file with qemu-img, as an unprivileged user with low limits. It returns an error
+// if qemu-img reports other facts or a reference to another file.
 func VerifyWithQemuImg(ctx context.Context, file *os.File, f Facts) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
 	defer cancel()
@@ -49,7 +49,7 @@ func refuseFile(format string, args ...any) error {
 	return fleet.Errorf(fleet.Invalid, "The file is refused: "+format, args...)
 }
 
-// agrees returns an error if qemu-img's output contradicts the facts.
+// checkAgreement returns an error if qemu-img's output contradicts the facts.
 func checkAgreement(text []byte, f Facts) error {
 	var info map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))

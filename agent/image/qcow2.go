@@ -91,7 +91,7 @@ func readQcow2(r io.ReaderAt, head []byte, size int64, deep bool) (Facts, error)
 	return f, err
 }
 
-// geometry validates the header's numbers, and returns the fault as a clause; empty: none.
+// headerFault validates the header's numbers, and returns the fault as a clause; empty: none.
 func (q *qcow2) headerFault(virtual int64) string {
 	clusterBits := q.u32(20)
 	if clusterBits < 9 || clusterBits > 21 {
@@ -158,8 +158,8 @@ func (q *qcow2) extensions(r io.ReaderAt, f *Facts) error {
 	return nil
 }
 
-// tables checks that the tables are inside the file and that the L1 table is large enough. It returns the fault as a
-// clause.
+// tablesFault checks that the tables are inside the file and that the L1 table is large enough. It returns the fault as
+// a clause.
 func (q *qcow2) tablesFault(virtual int64) string {
 	perL2 := q.cluster / 8
 	if q.version == 3 && q.u64(72)&featureExtendedL2 != 0 {
@@ -190,14 +190,14 @@ func (q *qcow2) outsideFault(what string) string {
 	return faultf("its %s lies outside the file, which has %s. It may be cut off", what, fleet.Bytes(q.size))
 }
 
-// inside reports whether a table begins at a cluster after the header and ends in the file, whose last cluster may be
+// isInside reports whether a table begins at a cluster after the header and ends in the file, whose last cluster may be
 // incomplete.
 func (q *qcow2) isInside(at uint64, length int64) bool {
 	end := (q.size + q.cluster - 1) / q.cluster * q.cluster
 	return at >= uint64(q.cluster) && at%uint64(q.cluster) == 0 && at < uint64(q.size) && length <= end-int64(at)
 }
 
-// level1 checks that every L2 table is inside the file. It returns the fault as a clause.
+// l2TablesFault checks that every L2 table is inside the file. It returns the fault as a clause.
 func (q *qcow2) l2TablesFault(r io.ReaderAt) (string, error) {
 	left, at := q.u32(36)*8, int64(q.u64(40))
 	part := make([]byte, 64<<10)

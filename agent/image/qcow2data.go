@@ -16,8 +16,8 @@ const (
 	refcountMask    = ^uint64(0x1ff) // offset bits of a refcount table entry
 )
 
-// data checks that all data clusters are inside the file. The reference counts usually prove it. The L2 tables are read
-// only if clusters after the file's end have a count.
+// dataFault checks that all data clusters are inside the file. The reference counts usually prove it. The L2 tables are
+// read only if clusters after the file's end have a count.
 func (q *qcow2) dataFault(r io.ReaderAt) (string, error) {
 	last, err := q.lastCountedCluster(r)
 	if err != nil || last < 0 || last*q.cluster < q.size {
@@ -54,7 +54,7 @@ func (q *qcow2) dataFault(r io.ReaderAt) (string, error) {
 	return "", nil
 }
 
-// beyond reports whether an L2 entry refers to data after the file's end.
+// isBeyondEnd reports whether an L2 entry refers to data after the file's end.
 func (q *qcow2) isBeyondEnd(entry uint64) bool {
 	if entry&entryCompressed != 0 {
 		shift := 62 - (q.u32(20) - 8)
@@ -63,7 +63,7 @@ func (q *qcow2) isBeyondEnd(entry uint64) bool {
 	return entry&entryZero == 0 && entry&offsetMask >= uint64(q.size)
 }
 
-// lastCounted returns the last cluster with a reference count; negative: none.
+// lastCountedCluster returns the last cluster with a reference count; negative: none.
 func (q *qcow2) lastCountedCluster(r io.ReaderAt) (int64, error) {
 	table := make([]byte, q.u32(56)*q.cluster)
 	n, err := r.ReadAt(table, int64(q.u64(48)))
@@ -99,7 +99,7 @@ func (q *qcow2) lastCountedCluster(r io.ReaderAt) (int64, error) {
 	return -1, nil
 }
 
-// tolerant returns the error of a read, or nil if the read only reached the file's end.
+// ignoreEOF returns the error of a read, or nil if the read only reached the file's end.
 func ignoreEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil

@@ -14,10 +14,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// errNoOpinion is returned if qemu-img is not installed.
+// errNoQemuImg is returned if qemu-img is not installed.
 var errNoQemuImg = errors.New("qemu-img is not installed, so only Quantix's own checks were run on the image")
 
-// NoOpinion reports whether err means that qemu-img is missing. Then only this package's own checks apply.
+// IsQemuImgMissing reports whether err means that qemu-img is missing. Then only this package's own checks apply.
 func IsQemuImgMissing(err error) bool { return errors.Is(err, errNoQemuImg) }
 
 // imgCall is one run of qemu-img.

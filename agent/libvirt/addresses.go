@@ -61,8 +61,8 @@ func (b *Backend) addressesOf(ctx context.Context, all []observedDomain) map[fle
 	return b.addresses.read(ctx, addressesAge, addressesPatience, look).value
 }
 
-// sources lists the address sources that libvirt offers, most reliable first. The guest agent, see guests, is more
-// reliable than both.
+// addressSources lists the address sources that libvirt offers, most reliable first. The guest agent, see guests, is
+// more reliable than both.
 var addressSources = []struct {
 	ask    golibvirt.DomainInterfaceAddressesSource
 	source fleet.AddressSource
@@ -71,8 +71,8 @@ var addressSources = []struct {
 	{golibvirt.DomainInterfaceAddressesSrcArp, fleet.FromARP},
 }
 
-// addresses merges the guest agent's addresses with the DHCP leases of libvirt's networks and the host's ARP table. A
-// source that fails adds no address.
+// readAddresses merges the guest agent's addresses with the DHCP leases of libvirt's networks and the host's ARP table.
+// A source that fails adds no address.
 func readAddresses(l *golibvirt.Libvirt, ref golibvirt.Domain, reported nicAddresses) nicAddresses {
 	out := nicAddresses{}
 	for mac, all := range reported {
@@ -101,7 +101,7 @@ func (k nicAddresses) add(found []golibvirt.DomainInterface, by fleet.AddressSou
 	}
 }
 
-// note adds one address and its source to the NIC's list, which has at most maxAddresses entries.
+// addAddress adds one address and its source to the NIC's list, which has at most maxAddresses entries.
 func (k nicAddresses) addAddress(mac, ip string, by fleet.AddressSource) {
 	all := k[mac]
 	i, known := slices.BinarySearchFunc(all, ip, func(a fleet.SeenAddress, ip string) int { return cmp.Compare(a.IP, ip) })
@@ -113,7 +113,7 @@ func (k nicAddresses) addAddress(mac, ip string, by fleet.AddressSource) {
 	}
 }
 
-// plain returns the IP addresses without their sources.
+// addressIPs returns the IP addresses without their sources.
 func addressIPs(seen []fleet.SeenAddress) (ips []string) {
 	for _, a := range seen {
 		ips = append(ips, a.IP)
@@ -131,7 +131,7 @@ type arpKey struct {
 	mac, ip string
 }
 
-// remember adds addresses from recent ARP entries to found, for NICs without an address from another source. It is not
+// addRecent adds addresses from recent ARP entries to found, for NICs without an address from another source. It is not
 // safe for concurrent use.
 func (h *arpHistory) addRecent(found map[fleet.VMID]nicAddresses, now time.Time) {
 	current := map[arpKey]time.Time{}

@@ -36,8 +36,8 @@ func (b *Backend) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	}))
 }
 
-// shareFiles takes shared locks on the files that the VM's definition will name, so that no volume job changes them
-// meanwhile.
+// lockFilesShared takes shared locks on the files that the VM's definition will name, so that no volume job changes
+// them meanwhile.
 func (b *Backend) lockFilesShared(ctx context.Context, in hypervisor.Apply) (files unlockers, err error) {
 	refs := make([]fleet.Volref, 0, 2*len(in.VM.Spec.Disks)+1)
 	for _, d := range in.VM.Spec.Disks {
@@ -84,7 +84,8 @@ func (a *applying) run(ctx context.Context) error {
 	return a.redefine(ctx, *old)
 }
 
-// existing returns the VM's current domain, or nil if there is none. It refuses a domain that Quantix does not manage.
+// existingDomain returns the VM's current domain, or nil if there is none. It refuses a domain that Quantix does not
+// manage.
 func (a *applying) existingDomain(ctx context.Context) (*observedDomain, error) {
 	uuid, err := parseUUID(a.in.VM.ID)
 	if err != nil {
@@ -207,7 +208,8 @@ func (a *applying) redefine(ctx context.Context, old observedDomain) error {
 	return a.dropFilters(ctx, a.c, a.in.VM.ID, a.in.VM.Spec.NICs)
 }
 
-// assume derives the last applied spec from the definition x, for a definition without a usable record of that spec.
+// deriveApplied derives the last applied spec from the definition x, for a definition without a usable record of that
+// spec.
 func (a *applying) deriveApplied(ctx context.Context, old observedDomain, x *libvirtxml.Domain) (*hypervisor.Applied, error) {
 	domain, was := a.in.VM.Name, ""
 	if p := old.pendingName(); p != "" {
@@ -264,8 +266,8 @@ func (a *applying) prepare(ctx context.Context, old *observedDomain, was *hyperv
 	return in, nil
 }
 
-// check looks for one disk and returns false if the disk was never created. It refuses a disk that was created but is
-// now missing.
+// checkDiskExists looks for one disk and returns false if the disk was never created. It refuses a disk that was
+// created but is now missing.
 func (a *applying) checkDiskExists(ctx context.Context, p localVolume, old *observedDomain, was *hypervisor.Applied) (made bool, err error) {
 	path := p.path()
 	made = slices.Contains(a.in.CreatedDisks, p.ref()) || was != nil && slices.ContainsFunc(was.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == p.ref() })
@@ -310,7 +312,7 @@ func (a *applying) checkDiskExists(ctx context.Context, p localVolume, old *obse
 	return true, nil
 }
 
-// intent resolves the planned changes to paths of this host.
+// resolveEdit resolves the planned changes to paths of this host.
 func (a *applying) resolveEdit(plan hypervisor.Edit) (definitionEdit, []localVolume, error) {
 	in := definitionEdit{Edit: plan, spec: a.in.VM.Spec}
 	for _, n := range plan.NICs {

@@ -61,7 +61,7 @@ type Backend struct {
 	seeds         seed.Store
 	devices       machine.Devices
 	domains       domainCache
-	assignedPools      assignedPools
+	assignedPools assignedPools
 	ioErrors      ioErrors
 	watchdogs     watchdogs
 	execs         execs
@@ -75,17 +75,17 @@ type Backend struct {
 	filterLocks   keyLocks[fleet.SecurityGroupID]
 	filters       *state.FilterBook
 	filterMu      sync.Mutex // held while a filter is written and recorded, or compared with the record
-	filterChanges       watch[map[string]string]
+	filterChanges watch[map[string]string]
 	caps          watch[capabilities]
 
-	meterWatch watch[[]wire.Meter]
+	meterWatch       watch[[]wire.Meter]
 	filterCountWatch watch[[]hypervisor.CountedNIC]
 
-	mu      sync.Mutex
-	reader  *conn // state connection; nil while libvirtd is unreachable, for the reason in lost
-	lostReason    error
-	version string
-	lastState    *wire.State // the host state that the newest Snapshot returned
+	mu         sync.Mutex
+	reader     *conn // state connection; nil while libvirtd is unreachable, for the reason in lost
+	lostReason error
+	version    string
+	lastState  *wire.State // the host state that the newest Snapshot returned
 }
 
 var _ hypervisor.Hypervisor = (*Backend)(nil)
@@ -134,7 +134,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// reading returns the state connection, or the reason why there is none.
+// stateConn returns the state connection, or the reason why there is none.
 func (b *Backend) stateConn(ctx context.Context) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (b *Backend) stateConn(ctx context.Context) (*conn, error) {
 	return b.reader, nil
 }
 
-// order runs f with a connection of its own, then closes the connection and wakes the subscribers.
+// withConn runs f with a connection of its own, then closes the connection and wakes the subscribers.
 func (b *Backend) withConn(ctx context.Context, f func(context.Context, *conn) error) error {
 	ctx, cancel := b.cancelOnClose(ctx)
 	defer cancel()
@@ -160,8 +160,8 @@ func (b *Backend) withConn(ctx context.Context, f func(context.Context, *conn) e
 	return f(ctx, c)
 }
 
-// inAct prefixes err with the action, such as "start web-01". A refusal stays unchanged, because its text is a complete
-// sentence.
+// wrapAction prefixes err with the action, such as "start web-01". A refusal stays unchanged, because its text is a
+// complete sentence.
 func wrapAction(act string, err error) error {
 	var refusal *fleet.Error
 	if err == nil || errors.As(err, &refusal) {
@@ -170,7 +170,7 @@ func wrapAction(act string, err error) error {
 	return fmt.Errorf("%s: %w", act, err)
 }
 
-// alive returns a copy of ctx that Close also cancels. The caller must call the returned function at the end.
+// cancelOnClose returns a copy of ctx that Close also cancels. The caller must call the returned function at the end.
 func (b *Backend) cancelOnClose(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(b.life, cancel)

@@ -54,7 +54,7 @@ func (d *domain) maxMiB() int {
 	return d.live.memoryMiB
 }
 
-// left returns the memory in MiB that the balloon leaves to the guest, or 0 if the guest has its maximum memory.
+// balloonMiB returns the memory in MiB that the balloon leaves to the guest, or 0 if the guest has its maximum memory.
 func (d *domain) balloonMiB() int {
 	if d.minMiB() == 0 {
 		return 0

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// bandwidthTime bounds the probe of the kernel's traffic control. The probe takes milliseconds, longer while the
+// bandwidthTimeout bounds the probe of the kernel's traffic control. The probe takes milliseconds, longer while the
 // kernel loads modules.
 const bandwidthTimeout = 5 * time.Second
 

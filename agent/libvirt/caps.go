@@ -36,14 +36,14 @@ type capabilities struct {
 	bandwidth    []fleet.VMGap // NIC limits that the kernel does not support
 }
 
-// kind is one accelerator that guests can run with.
+// acceleratorKind is one accelerator that guests can run with.
 type acceleratorKind struct {
 	accelerator string   // "kvm" or "qemu"
 	machines    []string // the entries of machines that QEMU supports
 	cpuModes    []string
 }
 
-// abilities returns the capabilities as Snapshot reports them. They are empty until libvirtd has probed QEMU.
+// capabilityInventory returns the capabilities as Snapshot reports them. They are empty until libvirtd has probed QEMU.
 func (b *Backend) capabilityInventory(ctx context.Context) fleet.Inventory {
 	var inv fleet.Inventory
 	s := b.caps.read(ctx, capsAge, capsPatience, b.readCapabilities)

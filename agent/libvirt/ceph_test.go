@@ -162,7 +162,7 @@ func (g *cluster) run(name string, args ...string) string {
 	return out
 }
 
-// tell logs the cluster's state, because a pool that does not recover may be the cluster's fault.
+// logState logs the cluster's state, because a pool that does not recover may be the cluster's fault.
 func (g *cluster) logState() {
 	g.t.Helper()
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.osd.Process.Pid))

@@ -70,7 +70,7 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	return hypervisor.CheckResult{Text: "The guest agent answers."}, nil
 }
 
-// screenOf returns a checksum of the picture on the guest's first screen.
+// checkScreen returns a checksum of the picture on the guest's first screen.
 func checkScreen(ctx context.Context, c *conn, s observedDomain) (hypervisor.CheckResult, error) {
 	h := sha256.New()
 	sum := &screenshot{h: h.Write}
@@ -96,8 +96,8 @@ func (b *screenshot) Write(p []byte) (int, error) {
 	return b.h(p)
 }
 
-// reach is an address of a guest's NIC. An address known only from ARP is dialed through the device of its ARP entry.
-// So a guest that claims another machine's address cannot direct the check to that machine.
+// dialTarget is an address of a guest's NIC. An address known only from ARP is dialed through the device of its ARP
+// entry. So a guest that claims another machine's address cannot direct the check to that machine.
 type dialTarget struct {
 	ip     net.IP
 	device string // empty for an address from the host's own DHCP lease, which is on the NIC's network
@@ -106,7 +106,7 @@ type dialTarget struct {
 // neighbour is an entry of the host's ARP table.
 type neighbour struct{ ip, mac, device string }
 
-// reachable returns the guest's addresses that a health check may dial. An address from the guest agent alone is not
+// dialTargets returns the guest's addresses that a health check may dial. An address from the guest agent alone is not
 // trusted.
 func dialTargets(seen nicAddresses, arp []neighbour) []dialTarget {
 	var leased, others []dialTarget
@@ -153,11 +153,11 @@ func dialFirst(ctx context.Context, all []dialTarget, port int) (net.Conn, error
 
 // watchdogs counts the expiries of each guest's watchdog, as reported by QEMU events.
 type watchdogs struct {
-	mu   sync.Mutex
+	mu       sync.Mutex
 	expiries map[golibvirt.UUID]int
 }
 
-// note counts an expiry of the guest's watchdog.
+// countExpiry counts an expiry of the guest's watchdog.
 func (w *watchdogs) countExpiry(id golibvirt.UUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,7 +167,7 @@ func (w *watchdogs) countExpiry(id golibvirt.UUID) {
 	w.expiries[id]++
 }
 
-// mark returns a text that changes with each expiry of the guest's watchdog.
+// expiryMark returns a text that changes with each expiry of the guest's watchdog.
 func (w *watchdogs) expiryMark(id golibvirt.UUID) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

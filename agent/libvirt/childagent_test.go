@@ -25,14 +25,14 @@ import (
 // the libvirt socket to use.
 const childSocket = "QUANTIX_TEST_AGENT_SOCKET"
 
-// childOrder is the job of the child agent. Either VM or Volume is set.
+// childJob is the job of the child agent. Either VM or Volume is set.
 type childJob struct {
 	Book      string // the pool book shared by the agents of the host
 	VM        *fleet.VM
 	Pools     []fleet.Pool
 	Made      []fleet.Volref
 	FirstBoot map[string][]byte
-	Delete      bool // delete the VM with its disks
+	Delete    bool // delete the VM with its disks
 
 	Kind   fleet.JobKind
 	Pool   fleet.Pool
@@ -51,7 +51,7 @@ const (
 	childDone   = "done"
 )
 
-// teller sends lines to the parent process and waits for the answer to each. It is safe for concurrent use.
+// parentPipe sends lines to the parent process and waits for the answer to each. It is safe for concurrent use.
 type parentPipe struct {
 	mu  sync.Mutex
 	in  *bufio.Reader
@@ -122,7 +122,7 @@ func (o childJob) do(ctx context.Context, hv hypervisor.Hypervisor, c *parentPip
 	}
 	in := hypervisor.VolumeWork{
 		Pool: o.Pool, Name: o.Name, Order: *o.Volume, Source: o.Source, RecordedFile: o.File, Progress: progress,
-		RecordFile:  func(file string) error { tell(childWhole + file); return nil },
+		RecordFile:      func(file string) error { tell(childWhole + file); return nil },
 		RecordChecksums: func(...hypervisor.VolumeChecksum) error { tell(childStep + "recording the checksum"); return nil },
 	}
 	switch o.Kind {
@@ -166,7 +166,7 @@ func startChild(t *testing.T, socket string, o childJob) *childRun {
 
 func (r *childRun) proceed() { fmt.Fprintln(r.in) }
 
-// end drains the child's output and waits for its end.
+// drain drains the child's output and waits for its end.
 func (r *childRun) drain() {
 	for range r.lines { //nolint:revive // drain
 	}

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// clone copies the image into the partial volume and grows it to the disk's size.
+// cloneImage copies the image into the partial volume and grows it to the disk's size.
 func (a *applying) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p localVolume, progress func(percent int)) error {
 	source, h, err := a.cloneSource(ctx, *p.image, p.inLibrary)
 	if err != nil {
@@ -39,7 +39,7 @@ func (a *applying) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p
 	return nil
 }
 
-// image returns the source volume of a clone and its header. It refuses an image whose header refers to other
+// cloneSource returns the source volume of a clone and its header. It refuses an image whose header refers to other
 // files.
 func (a *applying) cloneSource(ctx context.Context, p localVolume, library bool) (golibvirt.StorageVol, header, error) {
 	none := golibvirt.StorageVol{}

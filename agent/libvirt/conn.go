@@ -29,7 +29,7 @@ type conn struct {
 // handshake.
 type watchedConn struct {
 	net.Conn
-	once sync.Once
+	once   sync.Once
 	closed chan struct{}
 }
 
@@ -64,10 +64,10 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 	return c, nil
 }
 
-// gone returns a channel that is closed when the connection is lost or closed.
+// closed returns a channel that is closed when the connection is lost or closed.
 func (c *conn) closed() <-chan struct{} { return c.sock.closed }
 
-// hangUp closes the connection with libvirt's close call. libvirtd logs an error for a connection that ends without
+// disconnect closes the connection with libvirt's close call. libvirtd logs an error for a connection that ends without
 // this call.
 func (c *conn) disconnect() {
 	select {
@@ -90,7 +90,8 @@ func (c *conn) do(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
 }
 
 // call runs the RPCs of f and returns their result. If ctx ends first, call closes a connection that is not shared,
-// because go-libvirt cannot cancel a call, and returns an error that wraps ctx's error. See inWords for other errors.
+// because go-libvirt cannot cancel a call, and returns an error that wraps ctx's error. See translateError for other
+// errors.
 func call[T any](ctx context.Context, c *conn, f func(*golibvirt.Libvirt) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -118,8 +119,8 @@ func call[T any](ctx context.Context, c *conn, f func(*golibvirt.Libvirt) (T, er
 
 var errLost = hypervisor.WrapAway(errors.New("the connection to libvirt was lost"))
 
-// inWords converts an error of go-libvirt. The result wraps hypervisor.ErrAway if QEMU timed out or the connection was
-// lost. An error from libvirt gets the prefix "libvirt: ".
+// translateError converts an error of go-libvirt. The result wraps hypervisor.ErrAway if QEMU timed out or the
+// connection was lost. An error from libvirt gets the prefix "libvirt: ".
 func translateError(err error) error {
 	var libvirtErr golibvirt.Error
 	switch {
@@ -141,14 +142,14 @@ func is(err error, code golibvirt.ErrorNumber) bool {
 	return errors.As(err, &libvirtErr) && golibvirt.ErrorNumber(libvirtErr.Code) == code
 }
 
-// ofOne reports whether err concerns only the queried object: libvirt returned an error for the object, or libvirt's
-// answer cannot be parsed. Otherwise libvirt is unreachable or the context has ended.
+// concernsOneObject reports whether err concerns only the queried object: libvirt returned an error for the object, or
+// libvirt's answer cannot be parsed. Otherwise libvirt is unreachable or the context has ended.
 func concernsOneObject(err error) bool {
 	err = translateError(err)
 	return err != nil && (isLibvirtError(err) || !errors.Is(err, hypervisor.ErrAway) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded))
 }
 
-// answered reports whether err is an answer of libvirt and not a failure to reach libvirt.
+// isLibvirtError reports whether err is an answer of libvirt and not a failure to reach libvirt.
 func isLibvirtError(err error) bool {
 	var libvirtErr golibvirt.Error
 	return errors.As(err, &libvirtErr)

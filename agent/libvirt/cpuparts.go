@@ -69,7 +69,7 @@ func sameCPU(live, kept *libvirtxml.Domain) bool {
 	return featuresOf(live) == featuresOf(kept) && readModel(live, &l) == readModel(kept, &k) && l.CPU.Model == k.CPU.Model
 }
 
-// keepTune sets the CPU tuning of the definition, or removes the element if t is empty.
+// setCPUTune sets the CPU tuning of the definition, or removes the element if t is empty.
 func setCPUTune(x *libvirtxml.Domain, t *libvirtxml.DomainCPUTune) {
 	if x.CPUTune = t; t.Shares == nil && t.Period == nil && t.Quota == nil && t.GlobalPeriod == nil && t.GlobalQuota == nil && t.EmulatorPeriod == nil &&
 		t.EmulatorQuota == nil && t.IOThreadPeriod == nil && t.IOThreadQuota == nil && len(t.VCPUPin) == 0 && t.EmulatorPin == nil && len(t.IOThreadPin) == 0 &&

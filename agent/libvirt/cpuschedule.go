@@ -54,8 +54,8 @@ func cpuScheduleOf(x *libvirtxml.Domain, defaultShares uint64) cpuSchedule {
 	return out
 }
 
-// schedule applies the definition's shares and limit to the running guest. It sets only values that differ, because a
-// host without the CPU controller of cgroups refuses every such call.
+// applyCPUSchedule applies the definition's shares and limit to the running guest. It sets only values that differ,
+// because a host without the CPU controller of cgroups refuses every such call.
 func (a *applying) applyCPUSchedule(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	want, has := cpuScheduleOf(kept, defaultShares()), cpuScheduleOf(live, defaultShares())
 	var set []golibvirt.TypedParam

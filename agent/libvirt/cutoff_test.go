@@ -22,16 +22,16 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// cutter runs jobs in the process of a child agent and injects a fault at one place of each job. A place is a reported
-// step, or the time just before, during or after a libvirt call that changes something.
+// faultRunner runs jobs in the process of a child agent and injects a fault at one place of each job. A place is a
+// reported step, or the time just before, during or after a libvirt call that changes something.
 type faultRunner struct {
 	fixture
-	proxy  *proxy
-	book   string         // the pool book shared by the agents of the host
-	seen   int            // number of steps of the last job
-	places int            // number of places interrupted in this run
-	kinds  map[string]int // number of places interrupted in this run, by fault
-	allPlaces    int            // number of places of all jobs, including those skipped in this run
+	proxy     *proxy
+	book      string         // the pool book shared by the agents of the host
+	seen      int            // number of steps of the last job
+	places    int            // number of places interrupted in this run
+	kinds     map[string]int // number of places interrupted in this run, by fault
+	allPlaces int            // number of places of all jobs, including those skipped in this run
 }
 
 func newCutter(t *testing.T) *faultRunner {
@@ -42,17 +42,17 @@ func newCutter(t *testing.T) *faultRunner {
 	return &faultRunner{fixture: newFixtureOn(t, b), proxy: newProxy(t), book: path, kinds: map[string]int{}}
 }
 
-// thin reduces the duration of a run on real libvirt: the run injects a fault only at every third possible place. Runs
-// with other seeds use other places. The conformance suite of the mock uses all places.
+// placeDivisor reduces the duration of a run on real libvirt: the run injects a fault only at every third possible
+// place. Runs with other seeds use other places. The conformance suite of the mock uses all places.
 const placeDivisor = 3
 
 // fault is a failure that can be injected at a place.
 type fault struct {
-	name  string
-	first int    // first place where the fault may happen
-	every int    // distance between places where the fault may happen
-	atStep    string // required step text at the place; empty: any
-	// happens injects the fault and reports whether the agent continues.
+	name   string
+	first  int    // first place where the fault may happen
+	every  int    // distance between places where the fault may happen
+	atStep string // required step text at the place; empty: any
+	// inject injects the fault and reports whether the agent continues.
 	inject func(c *faultRunner, r *childRun, place int) bool
 }
 
@@ -62,7 +62,7 @@ func (f fault) places(t *testing.T) (first, every int) {
 	return f.first + f.every*tier.Offset(t, placeDivisor), f.every * placeDivisor
 }
 
-// of returns the number of places where the fault may happen in a job with the given number of steps.
+// countPlaces returns the number of places where the fault may happen in a job with the given number of steps.
 func (f fault) countPlaces(steps int) int { return max(0, (steps-f.first+f.every)/f.every) }
 
 func killAgent(c *faultRunner, r *childRun, _ int) bool {
@@ -83,15 +83,15 @@ func killServer(c *faultRunner, _ *childRun, _ int) bool {
 	return true
 }
 
-// asked is a libvirt call that waits in the proxy for cut's decision.
+// pausedCall is a libvirt call that waits in the proxy for cut's decision.
 type pausedCall struct {
 	step  string
 	place bool // a place for a fault
 	goOn  chan bool
 }
 
-// cut runs the job and injects the fault at the job's nth place; 0 means no fault. It returns the place, or "" if the
-// job has fewer places, and the job's error. It adds the job's recorded files to o, as the retry needs them.
+// runInterrupted runs the job and injects the fault at the job's nth place; 0 means no fault. It returns the place, or
+// "" if the job has fewer places, and the job's error. It adds the job's recorded files to o, as the retry needs them.
 func (c *faultRunner) runInterrupted(o *childJob, n int, f fault) (where string, err error) {
 	c.t.Helper()
 	asks, over := make(chan pausedCall), make(chan struct{})
@@ -144,7 +144,7 @@ func (c *faultRunner) runInterrupted(o *childJob, n int, f fault) (where string,
 	}
 }
 
-// keep adds the file or disk in the child's line to o, as the portal records it, and returns true.
+// recordFile adds the file or disk in the child's line to o, as the portal records it, and returns true.
 func (c *faultRunner) recordFile(o *childJob, line string) bool {
 	if file, ok := strings.CutPrefix(line, childWhole); ok {
 		o.File = file
@@ -156,7 +156,7 @@ func (c *faultRunner) recordFile(o *childJob, line string) bool {
 	return true
 }
 
-// again retries the job without faults until it succeeds, up to three times.
+// retryJob retries the job without faults until it succeeds, up to three times.
 func (c *faultRunner) retryJob(when string, o childJob) {
 	c.t.Helper()
 	c.waitReconnected()
@@ -172,7 +172,7 @@ func (c *faultRunner) retryJob(when string, o childJob) {
 	c.t.Fatalf("%s: the retried job: %v", when, all)
 }
 
-// back waits until the backend has reconnected to libvirt.
+// waitReconnected waits until the backend has reconnected to libvirt.
 func (c *faultRunner) waitReconnected() {
 	c.t.Helper()
 	waitFor(c.t, "the backend has reconnected to libvirt", func() bool {
@@ -182,7 +182,7 @@ func (c *faultRunner) waitReconnected() {
 	})
 }
 
-// ordeal describes a job and the checks for its interruptions.
+// interruptedJob describes a job and the checks for its interruptions.
 type interruptedJob struct {
 	name string
 	// begin creates the state before the job, and returns the job.
@@ -193,7 +193,8 @@ type interruptedJob struct {
 	check func(when string, o childJob)
 }
 
-// each runs the job once for each fault and each place that this run selects, and injects the fault at that place.
+// runAllFaults runs the job once for each fault and each place that this run selects, and injects the fault at that
+// place.
 func (c *faultRunner) runAllFaults(d interruptedJob, faults ...fault) {
 	c.t.Helper()
 	for _, f := range faults {
@@ -254,7 +255,7 @@ func (c *faultRunner) wantVars(when string, id fleet.VMID, n int) {
 	}
 }
 
-// agrees requires that the VM's definition, running guest and disks match its spec.
+// requireNoDrift requires that the VM's definition, running guest and disks match its spec.
 func (c *faultRunner) requireNoDrift(when string, vm fleet.VM) fleet.VMStatus {
 	c.t.Helper()
 	s, _, err := c.VM(c.t.Context(), vm.ID)
@@ -268,7 +269,7 @@ func (c *faultRunner) requireNoDrift(when string, vm fleet.VM) fleet.VMStatus {
 	return s
 }
 
-// settled waits until libvirtd is idle. libvirtd completes calls that a killed agent started, and a killed libvirtd
+// waitIdle waits until libvirtd is idle. libvirtd completes calls that a killed agent started, and a killed libvirtd
 // takes seconds to restart.
 func (c *faultRunner) waitIdle() {
 	c.t.Helper()
@@ -290,7 +291,7 @@ func (c *faultRunner) waitIdle() {
 	})
 }
 
-// gone deletes the VM with its disks and requires that only the given files remain in the pool.
+// deleteCompletely deletes the VM with its disks and requires that only the given files remain in the pool.
 func (c *faultRunner) deleteCompletely(when string, vm fleet.VM, files ...string) {
 	c.t.Helper()
 	c.ok(c.DeleteVM(c.t.Context(), vm, []fleet.Pool{c.pool}, true))
@@ -302,7 +303,8 @@ func (c *faultRunner) deleteCompletely(when string, vm fleet.VM, files ...string
 	}
 }
 
-// tell logs the number of places with a fault, and requires that the jobs have at least the given number of places.
+// logPlaces logs the number of places with a fault, and requires that the jobs have at least the given number of
+// places.
 func (c *faultRunner) logPlaces(least int) {
 	c.t.Helper()
 	if c.t.Logf("interrupted at %d of %d places: %v", c.places, c.allPlaces, c.kinds); c.allPlaces < least {

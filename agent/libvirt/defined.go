@@ -127,7 +127,7 @@ func definedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor.App
 	return out
 }
 
-// pathIn returns the volume's path at the time it was applied, or "" if unknown.
+// appliedPath returns the volume's path at the time it was applied, or "" if unknown.
 func appliedPath(applied hypervisor.Applied, ref fleet.Volref) string {
 	p, ok := applied.Pools[ref.PoolID]
 	switch {
@@ -139,7 +139,7 @@ func appliedPath(applied hypervisor.Applied, ref fleet.Volref) string {
 	return ""
 }
 
-// assigned records the pools that the portal assigned to this host: file pools by path, block pools by ID.
+// assignedPools records the pools that the portal assigned to this host: file pools by path, block pools by ID.
 type assignedPools struct {
 	mu     sync.Mutex
 	pools  map[string]fleet.Pool
@@ -161,7 +161,7 @@ func (a *assignedPools) record(pools []fleet.Pool) {
 	}
 }
 
-// at returns the file pool whose directory contains the file.
+// poolOfFile returns the file pool whose directory contains the file.
 func (a *assignedPools) poolOfFile(file string) (fleet.Pool, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -58,7 +58,8 @@ func newDefinition(id fleet.VMID, arch, machine string, k acceleratorKind) *libv
 	}
 }
 
-// first returns the base definition of a VM without a domain on this host. It refuses a VM that this host cannot run.
+// baseDefinition returns the base definition of a VM without a domain on this host. It refuses a VM that this host
+// cannot run.
 func (a *applying) baseDefinition(ctx context.Context) (*libvirtxml.Domain, error) {
 	caps := a.caps.read(ctx, capsAge, capsForVM, a.readCapabilities)
 	switch {

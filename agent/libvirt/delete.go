@@ -95,8 +95,8 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 	}))
 }
 
-// deletable returns the volumes that Quantix created for the VM's disks. These exclude existing volumes, images and
-// ISOs of the spec. It refuses if another domain uses one of the volumes.
+// deletableDisks returns the volumes that Quantix created for the VM's disks. These exclude existing volumes, images
+// and ISOs of the spec. It refuses if another domain uses one of the volumes.
 func (b *Backend) deletableDisks(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool) ([]localVolume, error) {
 	var keep []fleet.Volref
 	for _, m := range vm.Spec.Media() {

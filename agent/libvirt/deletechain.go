@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// overlaidBy returns the overlays in use on the spec's disks that Quantix did not create, for example of a virsh
+// unmanagedOverlays returns the overlays in use on the spec's disks that Quantix did not create, for example of a virsh
 // snapshot.
 func (d *domain) unmanagedOverlays() (out []fleet.Overlay) {
 	if d.applied == nil {
@@ -70,9 +70,9 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pool
 	return tree, nil
 }
 
-// overlays returns the overlays on the VM's disks that Quantix did not create, and the files of virsh snapshots. The
-// disks' current content is in these files, so disks and overlays are deleted together. It refuses if the deletion
-// would leave files behind.
+// overlaysToDelete returns the overlays on the VM's disks that Quantix did not create, and the files of virsh
+// snapshots. The disks' current content is in these files, so disks and overlays are deleted together. It refuses if
+// the deletion would leave files behind.
 func (b *Backend) overlaysToDelete(ctx context.Context, c *conn, ref golibvirt.Domain, vm fleet.VM, places []localVolume, tree *hypervisor.SnapTree) ([]string, error) {
 	defined := []*libvirtxml.Domain{}
 	for _, flags := range []golibvirt.DomainXMLFlags{golibvirt.DomainXMLInactive, 0} {
@@ -172,7 +172,7 @@ func virshSnapshotFiles(ctx context.Context, c *conn, ref golibvirt.Domain) (out
 	return out, nil
 }
 
-// deletableFiles refuses files outside of the host's pools, and files that another domain uses.
+// checkFilesDeletable refuses files outside of the host's pools, and files that another domain uses.
 func (b *Backend) checkFilesDeletable(ctx context.Context, c *conn, vm fleet.VM, files []string) error {
 	if len(files) == 0 {
 		return nil

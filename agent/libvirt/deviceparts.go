@@ -11,14 +11,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// devicePart converts one field of the spec S of a disk or NIC to the libvirt element X and back.
+// fieldCodec converts one field of the spec S of a disk or NIC to the libvirt element X and back.
 type fieldCodec[X, S any] struct {
 	field string
 	write func(x *X, s S)
 	read  func(x *X, s *S)
 }
 
-// diskParts covers fleet.DiskFields. openDisk ensures that the element has a driver, a target and limits.
+// diskFieldCodecs covers fleet.DiskFields. expandDisk ensures that the element has a driver, a target and limits.
 var diskFieldCodecs = []fieldCodec[libvirtxml.DomainDisk, fleet.Disk]{
 	{"bus", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
 		if bus := cmp.Or(s.Bus, "virtio"); x.Target.Bus != bus {
@@ -108,8 +108,8 @@ func diskLimit(field string, unit uint64, in func(*libvirtxml.DomainDiskIOTune) 
 	}
 }
 
-// nicParts covers fleet.NICFields. openNIC ensures that the element has a model, a driver, a link and limits of both
-// directions.
+// nicFieldCodecs covers fleet.NICFields. expandNIC ensures that the element has a model, a driver, a link and limits of
+// both directions.
 var nicFieldCodecs = []fieldCodec[libvirtxml.DomainInterface, fleet.NIC]{
 	{"model", func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if model := cmp.Or(s.Model, "virtio"); x.Model.Type != model {
@@ -169,20 +169,20 @@ func bootOrderOf(b *libvirtxml.DomainDeviceBoot) int {
 	return int(b.Order)
 }
 
-// openDisk returns a copy with all optional elements that diskParts needs.
+// expandDisk returns a copy with all optional elements that diskFieldCodecs needs.
 func expandDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
 	d.Driver, d.Target, d.IOTune = copyOrZero(d.Driver), copyOrZero(d.Target), copyOrZero(d.IOTune)
 	return d
 }
 
-// openNIC returns a copy with all optional elements that nicParts needs.
+// expandNIC returns a copy with all optional elements that nicFieldCodecs needs.
 func expandNIC(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
 	n.Model, n.Driver, n.Link, n.Bandwidth = copyOrZero(n.Model), copyOrZero(n.Driver), copyOrZero(n.Link), copyOrZero(n.Bandwidth)
 	n.Bandwidth.Inbound, n.Bandwidth.Outbound = copyOrZero(n.Bandwidth.Inbound), copyOrZero(n.Bandwidth.Outbound)
 	return n
 }
 
-// copyOf returns a copy of *v, or a zero value if v is nil.
+// copyOrZero returns a copy of *v, or a zero value if v is nil.
 func copyOrZero[T any](v *T) *T {
 	out := new(T)
 	if v != nil {
@@ -191,13 +191,13 @@ func copyOrZero[T any](v *T) *T {
 	return out
 }
 
-// closeDisk returns the disk without empty elements.
+// compactDisk returns the disk without empty elements.
 func compactDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
 	d.IOTune = nilIfZero(d.IOTune)
 	return d
 }
 
-// closeNIC returns the NIC without empty elements.
+// compactNIC returns the NIC without empty elements.
 func compactNIC(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
 	n.Driver, n.Link = nilIfZero(n.Driver), nilIfZero(n.Link)
 	n.Bandwidth.Inbound, n.Bandwidth.Outbound = nilIfZero(n.Bandwidth.Inbound), nilIfZero(n.Bandwidth.Outbound)
@@ -205,7 +205,7 @@ func compactNIC(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
 	return n
 }
 
-// filled returns v, or nil if *v is zero.
+// nilIfZero returns v, or nil if *v is zero.
 func nilIfZero[T comparable](v *T) *T {
 	var none T
 	if *v == none {
@@ -259,7 +259,7 @@ func setNIC(n libvirtxml.DomainInterface, want fleet.NIC, has func(field string)
 	return compactNIC(x)
 }
 
-// every selects all fields in setDisk and setNIC.
+// allFields selects all fields in setDisk and setNIC.
 func allFields(string) bool { return true }
 
 // nameTargets assigns target names to disks without one. The guest orders its disks by these names.
@@ -356,7 +356,7 @@ func bootDevices() []libvirtxml.DomainBootDevice {
 	return []libvirtxml.DomainBootDevice{{Dev: "hd"}, {Dev: "cdrom"}, {Dev: "network"}}
 }
 
-// setOf returns the first planned change whose device satisfies is, or nil.
+// mergedChange returns the first planned change whose device satisfies is, or nil.
 func changeOf[T any](all []hypervisor.Set[T], is func(T) bool) *hypervisor.Set[T] {
 	i := slices.IndexFunc(all, func(s hypervisor.Set[T]) bool { return is(s.Device) })
 	if i < 0 {

@@ -67,7 +67,7 @@ func (b *Backend) dropDiskSecret(ctx context.Context, c *conn, ref fleet.Volref)
 	return err
 }
 
-// hasDiskSecret refuses an encrypted disk if the host lacks its passphrase.
+// checkDiskSecret refuses an encrypted disk if the host lacks its passphrase.
 func (b *Backend) checkDiskSecret(ctx context.Context, c *conn, p localVolume) error {
 	uuid, err := parseUUID(diskSecret(p.ref()))
 	if err != nil {
@@ -80,7 +80,7 @@ func (b *Backend) checkDiskSecret(ctx context.Context, c *conn, p localVolume) e
 	return err
 }
 
-// dropGoneSecrets removes the passphrases of those disks whose volumes no longer exist.
+// dropOrphanedSecrets removes the passphrases of those disks whose volumes no longer exist.
 func (b *Backend) dropOrphanedSecrets(ctx context.Context, c *conn, disks []fleet.Disk, pools []fleet.Pool) error {
 	var failed error
 	for _, d := range disks {

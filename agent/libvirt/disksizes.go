@@ -17,10 +17,10 @@ const (
 	sizesPatience = time.Second
 )
 
-// size holds a disk's virtual size and its allocation on storage, in bytes; both are 0 if unreadable.
+// diskSize holds a disk's virtual size and its allocation on storage, in bytes; both are 0 if unreadable.
 type diskSize struct {
 	bytes, alloc int64
-	presence           presence
+	presence     presence
 	kind         diskKind
 }
 
@@ -52,7 +52,7 @@ type diskPaths map[string]diskKind
 type diskKind int
 
 const (
-	imageKind diskKind = iota // read the header
+	imageKind  diskKind = iota // read the header
 	rawKind                    // read the length
 	mediumKind                 // check existence
 	folderKind                 // check existence
@@ -172,7 +172,7 @@ func (d *diskSizes) keepOnly(paths map[string]diskSize) {
 	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]diskSize]) bool { return !dirs[dir] && w.state().late == 0 })
 }
 
-// sizeOf reads a file's allocation and its virtual size: from the header, or from the length of a raw file. Both are
+// rangeSize reads a file's allocation and its virtual size: from the header, or from the length of a raw file. Both are
 // zero if they cannot be read.
 func (d *diskSizes) sizeOf(path string, kind diskKind) diskSize {
 	if d.replaced != nil && d.replaced(path, kind == folderKind) {

@@ -25,33 +25,33 @@ const domainAge = time.Minute
 
 // domain is one domain of the host with the contents of its definitions.
 type domain struct {
-	ref         golibvirt.Domain // its ID is -1 while the domain is off
-	id          fleet.VMID
+	ref            golibvirt.Domain // its ID is -1 while the domain is off
+	id             fleet.VMID
 	managed        bool // the definition has Quantix's mark for this UUID
-	mark        mark
-	secret      string              // secret of the mark: of the running guest's, otherwise of the definition's
-	applied     *hypervisor.Applied // nil: an older agent recorded none
-	drift       []fleet.Drift
-	transient   bool       // the guest runs without a persistent definition
-	spec        []specDisk // the spec's disks that are in the definition
-	live        *hardware  // nil while the domain is off
-	persistent        hardware   // the hardware at the next start
-	pendingUnplugs    []fleet.PendingUnplug
-	accelerator string
-	vnc         endpoint
-	agent       bool              // the guest agent is connected, or reachable over vsock
-	cid         uint32            // vsock CID of the guest agent; 0: the agent is reached through libvirt
-	launch      *fleet.LaunchInfo // of a running guest with encrypted memory
-	startedAt   *time.Time
-	readAt      time.Time
-	tree        *hypervisor.SnapTree // snapshots of Quantix; nil: none
-	whyNoSnapshots      string               // why the snapshots are unknown; empty: the snapshots are known
-	others      []string             // names of snapshots made with virsh
-	readErr      error                // why the definition cannot be read; nil: the definition was read
-	file        fileStamp            // of the persistent definition's file
+	mark           mark
+	secret         string              // secret of the mark: of the running guest's, otherwise of the definition's
+	applied        *hypervisor.Applied // nil: an older agent recorded none
+	drift          []fleet.Drift
+	transient      bool       // the guest runs without a persistent definition
+	spec           []specDisk // the spec's disks that are in the definition
+	live           *hardware  // nil while the domain is off
+	persistent     hardware   // the hardware at the next start
+	pendingUnplugs []fleet.PendingUnplug
+	accelerator    string
+	vnc            endpoint
+	agent          bool              // the guest agent is connected, or reachable over vsock
+	cid            uint32            // vsock CID of the guest agent; 0: the agent is reached through libvirt
+	launch         *fleet.LaunchInfo // of a running guest with encrypted memory
+	startedAt      *time.Time
+	readAt         time.Time
+	tree           *hypervisor.SnapTree // snapshots of Quantix; nil: none
+	whyNoSnapshots string               // why the snapshots are unknown; empty: the snapshots are known
+	others         []string             // names of snapshots made with virsh
+	readErr        error                // why the definition cannot be read; nil: the definition was read
+	file           fileStamp            // of the persistent definition's file
 }
 
-// now returns the current hardware: of the running guest, otherwise of the definition.
+// currentHardware returns the current hardware: of the running guest, otherwise of the definition.
 func (d *domain) currentHardware() hardware {
 	if d.live != nil {
 		return *d.live
@@ -71,7 +71,7 @@ func (d *domain) files() []string {
 	return all
 }
 
-// held returns the files of the domain's disks, now, at its next start, and in its snapshots.
+// diskFiles returns the files of the domain's disks, now, at its next start, and in its snapshots.
 func (d *domain) diskFiles() []diskFile {
 	all := d.persistent.diskFiles
 	if d.live != nil {
@@ -80,7 +80,7 @@ func (d *domain) diskFiles() []diskFile {
 	return slices.Concat(all, d.snapshotFiles())
 }
 
-// snapped returns the files of the VM's snapshots, including those outside its current backing chains.
+// snapshotFiles returns the files of the VM's snapshots, including those outside its current backing chains.
 func (d *domain) snapshotFiles() (out []diskFile) {
 	if d.tree == nil {
 		return nil
@@ -93,8 +93,8 @@ func (d *domain) snapshotFiles() (out []diskFile) {
 
 // domainCache caches parsed definitions until an event, a job or the guest's next run. It is safe for concurrent use.
 type domainCache struct {
-	mu      sync.Mutex
-	all     map[golibvirt.UUID]*domain
+	mu            sync.Mutex
+	all           map[golibvirt.UUID]*domain
 	invalidations int // number of invalidations, so that put never stores a definition read before an invalidation
 }
 
@@ -152,7 +152,7 @@ func (k *domainCache) keepOnly(all []observedDomain) {
 	}
 }
 
-// look returns the domain from the cache, or reads its definitions. libvirt must have returned ref just before.
+// readDomain returns the domain from the cache, or reads its definitions. libvirt must have returned ref just before.
 func (b *Backend) readDomain(ctx context.Context, c *conn, ref golibvirt.Domain) (*domain, error) {
 	file := stampOf(definitionFile(ref.Name))
 	d, forgets := b.domains.get(ref, file)
@@ -208,7 +208,7 @@ func (b *Backend) readDomain(ctx context.Context, c *conn, ref golibvirt.Domain)
 	return d, nil
 }
 
-// unread returns a domain whose definition cannot be read. Only its name, state and owner are known.
+// unreadableDomain returns a domain whose definition cannot be read. Only its name, state and owner are known.
 func (b *Backend) unreadableDomain(ctx context.Context, c *conn, ref golibvirt.Domain, why error) *domain {
 	d := &domain{ref: ref, id: formatUUID(ref.UUID), readErr: why}
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
@@ -229,7 +229,7 @@ func (d *domain) compare(kept *libvirtxml.Domain, volumeAt func(string) *fleet.V
 	d.spec = specDisks(kept, d.applied, volumeAt)
 }
 
-// pending returns the name that the domain gets when it is next off, or "" if its name is final.
+// pendingName returns the name that the domain gets when it is next off, or "" if its name is final.
 func (d *domain) pendingName() string {
 	if d.applied != nil {
 		return d.applied.Pending(d.ref.Name)
@@ -277,7 +277,7 @@ func readXML(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt
 	return x, restoreNetworks(x, text)
 }
 
-// onNetworks sets the networks of a running guest's NICs. In a live definition libvirt replaces the network by its
+// restoreNetworks sets the networks of a running guest's NICs. In a live definition libvirt replaces the network by its
 // bridge or device, and writes the network's name into an attribute that libvirtxml does not read.
 func restoreNetworks(x *libvirtxml.Domain, text string) error {
 	var named struct {
@@ -297,7 +297,7 @@ func restoreNetworks(x *libvirtxml.Domain, text string) error {
 	return nil
 }
 
-// sighted is a domain together with its current state.
+// observedDomain is a domain together with its current state.
 type observedDomain struct {
 	*domain
 	state, reason int32

@@ -25,7 +25,7 @@ const (
 // may change.
 const nvramDir = "/var/lib/libvirt/qemu/nvram"
 
-// intent is the content to write into a definition, with paths of this host.
+// definitionEdit is the content to write into a definition, with paths of this host.
 type definitionEdit struct {
 	hypervisor.Edit
 	name  string
@@ -46,7 +46,7 @@ type diskPlace struct {
 	source *libvirtxml.DomainDiskSource
 }
 
-// is reports whether the definition's disk has the alias or the path of p.
+// matches reports whether the definition's disk has the alias or the path of p.
 func (p diskPlace) matches(d *libvirtxml.DomainDisk) bool {
 	return aliasOf(d.Alias) == p.alias || p.path != "" && pathOf(d) == p.path
 }

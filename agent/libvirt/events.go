@@ -8,7 +8,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 )
 
-// watched are the events that can change a VM's status. go-libvirt delivers no events of networks and pools, so
+// watchedEvents are the events that can change a VM's status. go-libvirt delivers no events of networks and pools, so
 // Snapshot polls networks and pools.
 var watchedEvents = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDLifecycle, golibvirt.DomainEventIDReboot, golibvirt.DomainEventIDIoErrorReason,
@@ -49,7 +49,7 @@ func (b *Backend) subscribe(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// domainOf returns the UUID of the event's domain, or the zero UUID for an unknown kind of event.
+// eventDomain returns the UUID of the event's domain, or the zero UUID for an unknown kind of event.
 func eventDomain(event any) golibvirt.UUID {
 	switch e := event.(type) {
 	case *golibvirt.DomainEventCallbackLifecycleMsg:

@@ -149,7 +149,8 @@ func (p *poolWatches) seenInactive(name string) bool {
 	return s.known && s.err == nil && s.late < stalledAfter && s.value.State == fleet.PoolInactive
 }
 
-// absent checks a disk now and returns why it is unavailable, or "" if it is available. pool is "" if it is unknown.
+// whyUnavailable checks a disk now and returns why it is unavailable, or "" if it is available. pool is "" if it is
+// unknown.
 func (b *Backend) whyUnavailable(ctx context.Context, c *conn, pool, path string) (string, error) {
 	if pool != "" {
 		switch err := b.pools.checkAnswers(pool); {
@@ -206,7 +207,7 @@ func poolActive(ctx context.Context, c *conn, name string) (bool, error) {
 	return active != 0, err
 }
 
-// complete refuses a guest with an unavailable disk.
+// checkDisksAvailable refuses a guest with an unavailable disk.
 func (b *Backend) checkDisksAvailable(ctx context.Context, c *conn, s observedDomain) error {
 	for _, d := range s.spec {
 		why, err := b.whyUnavailable(ctx, c, d.pool, d.path)

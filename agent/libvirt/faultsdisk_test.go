@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// secrets returns the UUIDs of the host's libvirt secrets.
+// secretUUIDs returns the UUIDs of the host's libvirt secrets.
 func secretUUIDs(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -118,7 +118,7 @@ func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
 // sealedDisk is an encrypted volume and its host's secret, which can be restored into a pool repeatedly.
 type sealedDisk struct{ file, secret string }
 
-// keep copies the volume and its secret out of the pool, once.
+// save copies the volume and its secret out of the pool, once.
 func (s *sealedDisk) save(c *faultRunner, d fleet.Disk) {
 	c.t.Helper()
 	if s.file != "" {
@@ -134,7 +134,7 @@ func (s *sealedDisk) save(c *faultRunner, d fleet.Disk) {
 	}
 }
 
-// lay restores the volume and its secret.
+// restore restores the volume and its secret.
 func (s *sealedDisk) restore(c *faultRunner, d fleet.Disk) {
 	c.t.Helper()
 	virsh(c.t, "secret-define", s.secret)

@@ -41,7 +41,7 @@ func identityOf(info os.FileInfo) fileID {
 	return fileID{dev: st.Dev, ino: st.Ino}
 }
 
-// ownAlike gives the file at path the owner and group of info.
+// copyOwner gives the file at path the owner and group of info.
 func copyOwner(path string, info os.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return os.Lchown(path, int(st.Uid), int(st.Gid))
@@ -65,7 +65,7 @@ func allocated(info os.FileInfo, size int64) int64 {
 	return size
 }
 
-// direct reports whether the file's storage supports direct I/O, which the cache mode "none" requires.
+// supportsDirectIO reports whether the file's storage supports direct I/O, which the cache mode "none" requires.
 func supportsDirectIO(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECT, 0)
 	if err != nil {

@@ -15,17 +15,17 @@ type fileLocks struct {
 }
 
 type fileLock struct {
-	readers int
-	exclusive   bool
-	released   chan struct{} // closed when the lock becomes free
+	readers   int
+	exclusive bool
+	released  chan struct{} // closed when the lock becomes free
 }
 
-// share takes a shared lock on the file. It waits for the lock, at most until ctx ends.
+// lockShared takes a shared lock on the file. It waits for the lock, at most until ctx ends.
 func (l *fileLocks) lockShared(ctx context.Context, path string) (unlock func(), err error) {
 	return l.lockFile(ctx, path, false)
 }
 
-// alone takes an exclusive lock on the file. It waits for the lock, at most until ctx ends.
+// lockExclusive takes an exclusive lock on the file. It waits for the lock, at most until ctx ends.
 func (l *fileLocks) lockExclusive(ctx context.Context, path string) (unlock func(), err error) {
 	return l.lockFile(ctx, path, true)
 }
@@ -45,7 +45,7 @@ func (l *fileLocks) lockFile(ctx context.Context, path string, alone bool) (unlo
 	}
 }
 
-// try takes the lock if possible. Otherwise it returns a channel that is closed when the lock becomes free.
+// tryLock takes the lock if possible. Otherwise it returns a channel that is closed when the lock becomes free.
 func (l *fileLocks) tryLock(path string, alone bool) (unlock func(), freed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

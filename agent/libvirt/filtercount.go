@@ -91,7 +91,7 @@ func (b *Backend) readCounts() ([]hypervisor.CountedNIC, error) {
 	return out, nil
 }
 
-// counters are the programs that list rules with their counters.
+// ruleListers are the programs that list rules with their counters.
 var ruleListers = []ruleLister{
 	{"iptables-save", []string{"-c", "-t", "filter"}, readIPTables},
 	{"ip6tables-save", []string{"-c", "-t", "filter"}, readIPTables},
@@ -112,7 +112,7 @@ var (
 	// The chains FJ, FP and HJ do not match, because libvirt is still building them.
 	iptablesChain = regexp.MustCompile(`^(F[IO]|HI)-(\S+)$`)
 	ebtablesChain = regexp.MustCompile(`^(?:libvirt-)?(I)-([^-\s]+)`) // traffic from the guest
-	ruleComment    = regexp.MustCompile(`--comment "?([^\s"]+)"?`)
+	ruleComment   = regexp.MustCompile(`--comment "?([^\s"]+)"?`)
 )
 
 // readIPTables reads IP rules. A rule has its ID in the comment; the NIC's final drop rule has no comment.
@@ -143,7 +143,7 @@ func readEbtables(listed []byte, each countFunc) {
 	})
 }
 
-// lines calls each for every rule with counters in the output of a program.
+// eachCountedRule calls each for every rule with counters in the output of a program.
 func eachCountedRule(listed []byte, each func(n fleet.PassCount, chain, rest string)) {
 	scan := bufio.NewScanner(bytes.NewReader(listed))
 	for scan.Scan() {

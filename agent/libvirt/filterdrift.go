@@ -21,7 +21,7 @@ const (
 	filtersPatience = time.Second
 )
 
-// filtersChanged returns the messages about Quantix's network filters that were changed outside Quantix, by filter
+// changedFilters returns the messages about Quantix's network filters that were changed outside Quantix, by filter
 // name. It does not detect a change of a filter from an older agent until Quantix writes that filter again.
 func (b *Backend) changedFilters(ctx context.Context) map[string]string {
 	return b.filterChanges.read(ctx, filtersAge, filtersPatience, b.compareFilters).value
@@ -92,7 +92,7 @@ func filterDigest(x libvirtxml.NWFilter) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// groupsChanged returns the reports of security groups whose filters were changed outside Quantix.
+// changedGroups returns the reports of security groups whose filters were changed outside Quantix.
 func changedGroups(changed map[string]string) []wire.GroupReport {
 	var out []wire.GroupReport
 	for name, message := range changed {

@@ -25,7 +25,7 @@ type peer struct {
 	mac string
 }
 
-// do runs a command in the guest and returns its standard output.
+// runCommand runs a command in the guest and returns its standard output.
 func (p peer) runCommand(command string) string {
 	p.f.t.Helper()
 	ask := func(execute string, args map[string]any) string {
@@ -68,7 +68,7 @@ func (p peer) eventually(other peer, port int, want bool) {
 	waitFor(p.f.t, fmt.Sprintf("port %d of %s is reached: %v", port, other.ip, want), func() bool { return p.reaches(other, port) == want })
 }
 
-// put sets anti-spoofing and the security groups of the running guest's NIC.
+// setFilters sets anti-spoofing and the security groups of the running guest's NIC.
 func (p peer) setFilters(antiSpoofing bool, groups ...fleet.FlatGroup) {
 	p.f.t.Helper()
 	p.vm.Generation++

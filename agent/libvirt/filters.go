@@ -57,7 +57,7 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 	})
 }
 
-// onGroup runs f with a connection of its own, while it holds the group's lock.
+// withGroupLock runs f with a connection of its own, while it holds the group's lock.
 func (b *Backend) withGroupLock(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn) error) error {
 	act := verb + " security group " + g.Name
 	unlock, err := b.filterLocks.lock(ctx, g.ID)
@@ -110,7 +110,7 @@ func (a *applying) ensureGroup(ctx context.Context, g fleet.FlatGroup) error {
 	return err
 }
 
-// refilter gives the NICs of the running guest the filters of the persistent definition.
+// updateLiveFilters gives the NICs of the running guest the filters of the persistent definition.
 func (a *applying) updateLiveFilters(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain) error {
 	live, err := readXML(ctx, a.c, guest.ref, 0)
 	if err != nil {

@@ -20,7 +20,7 @@ func prefixes(all ...string) (out []netip.Prefix) {
 	return out
 }
 
-// someGroup returns a security group with a rule of each kind.
+// sampleGroup returns a security group with a rule of each kind.
 func sampleGroup() fleet.FlatGroup {
 	id := fleet.NewID[fleet.SecurityGroupID]()
 	return fleet.FlatGroup{ID: id, Name: "web", Revision: 1, Rules: []fleet.FlatRule{

@@ -43,7 +43,7 @@ func groupFilter(g fleet.FlatGroup) libvirtxml.NWFilter {
 	return x
 }
 
-// add appends the rule, unless it is nil.
+// addRule appends the rule, unless it is nil.
 func addRule(all []libvirtxml.NWFilterEntry, r *libvirtxml.NWFilterRule) []libvirtxml.NWFilterEntry {
 	if r == nil {
 		return all
@@ -166,7 +166,7 @@ func filterPorts(from, to string) libvirtxml.NWFilterRuleCommonPort {
 	return libvirtxml.NWFilterRuleCommonPort{SrcPortStart: filterField(from), DstPortStart: filterField(to)}
 }
 
-// stateless returns a rule for one ICMPv6 type, which has no connection state.
+// icmpv6Rule returns a rule for one ICMPv6 type, which has no connection state.
 func icmpv6Rule(action, way, kind string) *libvirtxml.NWFilterRule {
 	return &libvirtxml.NWFilterRule{
 		Action: action, Direction: way, Priority: priorityFirst, StateMatch: "false", ICMPv6: &libvirtxml.NWFilterRuleICMPIPv6{Type: filterField(kind)},

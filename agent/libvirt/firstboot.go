@@ -50,7 +50,7 @@ func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *
 	return nil
 }
 
-// sweepSeeds removes seeds that no definition, running guest or snapshot with memory uses.
+// removeUnusedSeeds removes seeds that no definition, running guest or snapshot with memory uses.
 func (a *applying) removeUnusedSeeds(ctx context.Context, x *libvirtxml.Domain, live *hardware) error {
 	keep := []string{seedOf(x)}
 	tree, err := within(ctx, func() (*hypervisor.SnapTree, error) { return readTree(a.in.VM.ID) })
@@ -71,7 +71,7 @@ func (a *applying) removeUnusedSeeds(ctx context.Context, x *libvirtxml.Domain, 
 	return a.removeOtherSeeds(ctx, a.in.VM.ID, keep...)
 }
 
-// keepSeeds removes the VM's first-boot seeds except the given files.
+// removeOtherSeeds removes the VM's first-boot seeds except the given files.
 func (b *Backend) removeOtherSeeds(ctx context.Context, id fleet.VMID, files ...string) error {
 	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, b.seeds.RemoveExcept(id, files...) })
 	if err != nil {

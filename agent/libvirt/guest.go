@@ -28,25 +28,25 @@ const (
 // guests caches the reports of running guests' agents. It queries the guests in the background, at most maxGuestQueries
 // at a time. A guest that hangs is queried less and less often and does not delay other guests.
 type guests struct {
-	mu  sync.Mutex
-	all map[fleet.VMID]*guestRun
+	mu             sync.Mutex
+	all            map[fleet.VMID]*guestRun
 	runningQueries int // number of running queries
 }
 
-// guestSeen is the state of one run of one guest.
+// guestRun is the state of one run of one guest.
 type guestRun struct {
-	run      int32 // libvirt's domain ID of the run
-	querying bool
+	run        int32 // libvirt's domain ID of the run
+	querying   bool
 	dueAt      time.Time
-	backoff     time.Duration // current backoff; 0: the guest answers
-	answeredAt       time.Time     // time of the last answer; zero: none
-	managed     bool
-	status   fleet.GuestStatus
-	reading  fleet.GuestReading
-	nics     nicAddresses
+	backoff    time.Duration // current backoff; 0: the guest answers
+	answeredAt time.Time     // time of the last answer; zero: none
+	managed    bool
+	status     fleet.GuestStatus
+	reading    fleet.GuestReading
+	nics       nicAddresses
 }
 
-// look starts queries of all guests that are due. It does not wait for them.
+// startQueries starts queries of all guests that are due. It does not wait for them.
 func (g *guests) startQueries(b *Backend, all []observedDomain) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,7 +79,7 @@ func (g *guests) startQueries(b *Backend, all []observedDomain) {
 	}
 }
 
-// ask queries one guest and stores its answers.
+// queryGuest queries one guest and stores its answers.
 func (g *guests) queryGuest(b *Backend, s observedDomain, seen *guestRun) {
 	ctx, cancel := context.WithTimeout(b.life, guestQueryLimit)
 	defer cancel()
@@ -116,7 +116,8 @@ func (g *guests) queryGuest(b *Backend, s observedDomain, seen *guestRun) {
 	}
 }
 
-// read queries the agent. Values that the agent does not report stay empty. It fails if the agent does not answer.
+// queryGuest queries the agent. Values that the agent does not report stay empty. It fails if the agent does not
+// answer.
 func (n *guestRun) queryGuest(ctx context.Context, c *conn, s observedDomain) error {
 	if !s.managed { // unmanaged guests are only queried for addresses, with libvirt's own call
 		found, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {
@@ -130,7 +131,7 @@ func (n *guestRun) queryGuest(ctx context.Context, c *conn, s observedDomain) er
 	return n.queryAgent(newAgentCaller(ctx, c, s))
 }
 
-// hear queries the agent of a managed VM. It fails if the agent does not answer.
+// queryAgent queries the agent of a managed VM. It fails if the agent does not answer.
 func (n *guestRun) queryAgent(ask agentCaller) error {
 	info, err := callAgent[struct {
 		Version string `json:"version"`
@@ -280,7 +281,7 @@ func (g *guests) nicsOf(s observedDomain) nicAddresses {
 	return nil
 }
 
-// update updates the cached status after a job, and makes the next query due at once.
+// updateStatus updates the cached status after a job, and makes the next query due at once.
 func (g *guests) updateStatus(s observedDomain, change func(*fleet.GuestStatus)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

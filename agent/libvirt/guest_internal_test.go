@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// answering returns a guest agent that answers the given commands and rejects all others.
+// fakeAgent returns a guest agent that answers the given commands and rejects all others.
 func fakeAgent(answers map[string]string) agentCaller {
 	return func(command string, _ time.Duration) (string, error) {
 		var in struct{ Execute string }
@@ -122,7 +122,7 @@ func TestGuestAnswersAreSanitizedAndLimited(t *testing.T) {
 }
 
 // Valid answers of the agent about a program are reported. If the program may have run without a valid answer, the
-// error wraps ErrGoesOn.
+// error wraps ErrOutcomeUnknown.
 func TestGuestProgramErrorsReportUnknownResult(t *testing.T) {
 	t.Parallel()
 	run := func(answers map[string]string) (fleet.GuestOutput, error) {

@@ -16,18 +16,19 @@ import (
 // maxGuestAnswer limits an agent's answer, in bytes, because a guest can send any amount of data.
 const maxGuestAnswer = 256 << 10
 
-// guestSays is the agent protocol's answer to one command.
+// agentReply is the agent protocol's answer to one command.
 type agentReply[T any] struct {
 	Return T `json:"return"`
 }
 
-// errSilent is wrapped by the errors about a guest agent that did not answer, or did not answer validly.
+// errNoAgentAnswer is wrapped by the errors about a guest agent that did not answer, or did not answer validly.
 var errNoAgentAnswer = errors.New("the guest's agent does not answer")
 
-// guestAsk sends one command as JSON text to a guest agent and returns the answer.
+// agentCaller sends one command as JSON text to a guest agent and returns the answer.
 type agentCaller func(command string, limit time.Duration) (string, error)
 
-// asker returns a function that sends commands to the guest's agent: over vsock if the guest has it, else over libvirt.
+// newAgentCaller returns a function that sends commands to the guest's agent: over vsock if the guest has it, else over
+// libvirt.
 func newAgentCaller(ctx context.Context, c *conn, s observedDomain) agentCaller {
 	if s.cid != 0 {
 		return overVSOCK(ctx, s.cid)
@@ -55,12 +56,12 @@ func overLibvirt(ctx context.Context, c *conn, ref golibvirt.Domain) agentCaller
 	}
 }
 
-// askGuest sends a command to the guest agent and decodes the answer, which has at most maxGuestAnswer bytes.
+// callAgent sends a command to the guest agent and decodes the answer, which has at most maxGuestAnswer bytes.
 func callAgent[T any](ask agentCaller, limit time.Duration, command string, args any) (T, error) {
 	return callAgentLimited[T](ask, limit, maxGuestAnswer, command, args)
 }
 
-// askGuestFor is askGuest with another maximum size of the answer, in bytes.
+// callAgentLimited is askGuest with another maximum size of the answer, in bytes.
 func callAgentLimited[T any](ask agentCaller, limit time.Duration, maximum int, command string, args any) (T, error) {
 	var out agentReply[T]
 	text, err := json.Marshal(struct {

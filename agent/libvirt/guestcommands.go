@@ -82,8 +82,8 @@ func (b *Backend) TrimGuest(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// onGuest runs f with the agent of a running, managed guest, over a connection of its own. It does not take the VM's
-// lock, because a forced stop must remain possible while a guest is slow.
+// withGuestAgent runs f with the agent of a running, managed guest, over a connection of its own. It does not take the
+// VM's lock, because a forced stop must remain possible while a guest is slow.
 func (b *Backend) withGuestAgent(ctx context.Context, id fleet.VMID, verb string, f func(agentCaller, observedDomain) error) error {
 	return b.withConn(ctx, func(ctx context.Context, c *conn) error {
 		s, err := b.readDomainOn(ctx, c, id)

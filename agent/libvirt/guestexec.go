@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostExecAnswer limits the answer with a program's output in base64, in bytes. libvirt has the same limit for a
+// maxExecAnswer limits the answer with a program's output in base64, in bytes. libvirt has the same limit for a
 // string. The agent stores up to 16 MiB of each output.
 const maxExecAnswer = 4 << 20
 
@@ -50,8 +50,8 @@ func (b *Backend) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.G
 	return out, err
 }
 
-// beginInGuest starts a program in the guest and returns its process ID. If the agent does not answer, the program may
-// have started.
+// startGuestProgram starts a program in the guest and returns its process ID. If the agent does not answer, the program
+// may have started.
 func startGuestProgram(ask agentCaller, program fleet.GuestProgram) (int64, error) {
 	args := program.Args
 	if args == nil {
@@ -69,7 +69,8 @@ func startGuestProgram(ask agentCaller, program fleet.GuestProgram) (int64, erro
 	return begun.PID, err
 }
 
-// untilEnded polls until the program has ended. If ctx or the agent ends first, the error wraps hypervisor.ErrGoesOn.
+// waitGuestProgram polls until the program has ended. If ctx or the agent ends first, the error wraps
+// hypervisor.ErrOutcomeUnknown.
 func waitGuestProgram(ctx context.Context, ask agentCaller, pid int64) (execEnd, error) {
 	wait := execPoll
 	for {
@@ -102,7 +103,7 @@ func (e execEnd) output() fleet.GuestOutput {
 
 // execs records the running programs of health checks, so that no check starts a second program beside a hanging one.
 type execs struct {
-	mu   sync.Mutex
+	mu       sync.Mutex
 	programs map[execKey]execRun
 }
 
@@ -159,7 +160,7 @@ func (e *execs) drop(key execKey) {
 	delete(e.programs, key)
 }
 
-// check runs the program of a health check. It fails if the previous run of the program has not ended.
+// runCheck runs the program of a health check. It fails if the previous run of the program has not ended.
 func (e *execs) runCheck(ctx context.Context, ask agentCaller, s observedDomain, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
 	key := execKey{s.id, check}
 	if was, ok := e.get(key); ok && was.run == s.ref.ID {

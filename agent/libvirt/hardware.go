@@ -17,14 +17,14 @@ type hardware struct {
 	cpus      int
 	memoryMiB int
 	max       struct{ cpus, memoryMiB int } // limits of hot-plug; 0: none
-	minCPUs int                           // minimum vCPUs with hot-unplug; 0: no vCPU can be unplugged
+	minCPUs   int                           // minimum vCPUs with hot-unplug; 0: no vCPU can be unplugged
 	modules   []fleet.Module                // memory modules that Quantix hot-plugged
 	firmware  fleet.Firmware
 	disks     []drive // by target
 	nics      []nic   // in the definition's order
 	iso       string  // path of the first CD-ROM's medium
 	files     []string
-	diskFiles      []diskFile
+	diskFiles []diskFile
 	parts     fleet.VMSpec // only the fields in the list parts
 	seed      string       // path of the first-boot seed
 }
@@ -141,7 +141,7 @@ var partFields = func() (out []fleet.VMField) {
 	return out
 }()
 
-// keptFields are the spec's fields that a definition has only in Quantix's metadata.
+// metadataFields are the spec's fields that a definition has only in Quantix's metadata.
 var metadataFields = slices.DeleteFunc(slices.Clone(fleet.OptionalFields()), func(f fleet.Field[fleet.VMSpec]) bool {
 	return slices.ContainsFunc(parts, func(p part) bool { return p.field == f.Name })
 })

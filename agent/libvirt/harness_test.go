@@ -75,7 +75,7 @@ func dropSeeds(t *testing.T, id fleet.VMID) {
 
 var seedEntry = regexp.MustCompile(`(?s)<sysinfo type='fwcfg'>.*?</sysinfo>`)
 
-// takeSeed removes the first-boot seed from the definition, as virsh edit does.
+// removeDefinedSeed removes the first-boot seed from the definition, as virsh edit does.
 func removeDefinedSeed(t *testing.T, id string) {
 	t.Helper()
 	text := virsh(t, "dumpxml", id, "--inactive")
@@ -125,7 +125,7 @@ func endServer(t *testing.T, name string) {
 	})
 }
 
-// foreignNetwork defines and starts a network as virsh does.
+// defineUnmanagedNetwork defines and starts a network as virsh does.
 func defineUnmanagedNetwork(t *testing.T, name string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "network.xml")
@@ -138,7 +138,7 @@ func defineUnmanagedNetwork(t *testing.T, name string) {
 	t.Cleanup(func() { virsh(t, "net-destroy", name) })
 }
 
-// foreignPool defines and starts a pool as virsh does, without autostart.
+// defineUnmanagedPool defines and starts a pool as virsh does, without autostart.
 func defineUnmanagedPool(t *testing.T, name, path string) {
 	t.Helper()
 	if err := os.MkdirAll(path, 0o755); err != nil {
@@ -215,7 +215,7 @@ var fetcher = func() *fetch.Client {
 	return fetch.New(fetch.Settings{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: roots})
 }()
 
-// sums serves a file of checksums over TLS and returns the file's URL.
+// serveChecksums serves a file of checksums over TLS and returns the file's URL.
 func serveChecksums(t *testing.T, text string) string {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
@@ -228,7 +228,8 @@ func sumOf(text []byte) string {
 	return "sha512:" + hex.EncodeToString(sum[:])
 }
 
-// serve serves the content over HTTP and returns a download request. The request has the checksum that HTTP requires.
+// serveImage serves the content over HTTP and returns a download request. The request has the checksum that HTTP
+// requires.
 func serveImage(t *testing.T, text []byte) fleet.VolumeParams {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -238,7 +239,8 @@ func serveImage(t *testing.T, text []byte) fleet.VolumeParams {
 	return fleet.VolumeParams{URL: s.URL + "/image", Checksum: sumOf(text)}
 }
 
-// made returns the image that qemu-img creates with the arguments. FILE in an argument is the path of the image.
+// createdImage returns the image that qemu-img creates with the arguments. FILE in an argument is the path of the
+// image.
 func createdImage(t *testing.T, args ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image")

@@ -53,7 +53,7 @@ func newHostDevice(vm, name string) libvirtxml.DomainHostdev {
 	case kind == "usb-port":
 		out.Alias.Name = aliasUSBPort + strings.ReplaceAll(rest, ".", "_")
 		bus, _ := strconv.ParseUint(strings.Split(rest, "-")[0], 10, 8)
-		// no device has the number 0, so no device is passed through before readyDevice sets the number
+		// no device has the number 0, so no device is passed through before prepareHostDevice sets the number
 		setUSB(&out, machine.USBDevice{Bus: uint(bus)})
 	case kind == "mdev":
 		out.Managed, out.Alias.Name = "", aliasMdev+rest
@@ -121,9 +121,9 @@ func readHostDevices(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// readyDevices prepares the host devices of a definition for the guest's start. It looks up the devices at USB ports,
-// creates missing mediated devices, and removes those that the definition no longer has. changed reports whether the
-// definition changed.
+// prepareHostDevices prepares the host devices of a definition for the guest's start. It looks up the devices at USB
+// ports, creates missing mediated devices, and removes those that the definition no longer has. changed reports whether
+// the definition changed.
 func (b *Backend) prepareHostDevices(x *libvirtxml.Domain) (changed bool, err error) {
 	if err := b.removeOtherMdevs(x); err != nil {
 		return false, err
@@ -140,7 +140,7 @@ func (b *Backend) prepareHostDevices(x *libvirtxml.Domain) (changed bool, err er
 	return changed, nil
 }
 
-// readyDevice prepares one device. changed reports whether the definition now names another device.
+// prepareHostDevice prepares one device. changed reports whether the definition now names another device.
 func (b *Backend) prepareHostDevice(vm string, d *libvirtxml.DomainHostdev) (changed bool, err error) {
 	name := deviceOf(*d)
 	if port, ok := strings.CutPrefix(name, "usb-port/"); ok {
@@ -167,7 +167,7 @@ func (b *Backend) prepareHostDevice(vm string, d *libvirtxml.DomainHostdev) (cha
 	return false, nil
 }
 
-// keepMdevs removes the VM's mediated devices whose type is in none of the VM's definitions.
+// removeOtherMdevs removes the VM's mediated devices whose type is in none of the VM's definitions.
 func (b *Backend) removeOtherMdevs(all ...*libvirtxml.Domain) error {
 	var kinds []string
 	for _, x := range all {

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// recorded is an agent with a fake /sys, because the test kernel has no devices to pass through.
+// fakeSysAgent is an agent with a fake /sys, because the test kernel has no devices to pass through.
 type fakeSysAgent struct {
 	fixture
 	root string
@@ -64,7 +64,7 @@ func (r fakeSysAgent) plugIn(number string) {
 	}
 }
 
-// made changes the fake /sys as the kernel does after the creation of a mediated device.
+// addMdev changes the fake /sys as the kernel does after the creation of a mediated device.
 func (r fakeSysAgent) addMdev(id string) {
 	r.t.Helper()
 	r.writeSys("bus/mdev/devices/"+id+"/remove", "")

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// moreCPUs returns the domain's maximum number of vCPUs, or 0 if the domain already has that number.
+// maxHotPlugCPUs returns the domain's maximum number of vCPUs, or 0 if the domain already has that number.
 func maxHotPlugCPUs(x *libvirtxml.Domain) int {
 	if x.VCPU == nil || cpusOf(x) >= int(x.VCPU.Value) {
 		return 0
@@ -17,11 +17,13 @@ func maxHotPlugCPUs(x *libvirtxml.Domain) int {
 	return int(x.VCPU.Value)
 }
 
-// takesCPUs reports whether a running guest supports vCPU hot-plug. With secure boot the firmware adds a vCPU in system
-// management mode. Without KVM the emulated processor never leaves that mode, and the guest hangs.
-func supportsCPUHotPlug(accelerator string, secureBoot bool) bool { return accelerator == "kvm" || !secureBoot }
+// supportsCPUHotPlug reports whether a running guest supports vCPU hot-plug. With secure boot the firmware adds a vCPU
+// in system management mode. Without KVM the emulated processor never leaves that mode, and the guest hangs.
+func supportsCPUHotPlug(accelerator string, secureBoot bool) bool {
+	return accelerator == "kvm" || !secureBoot
+}
 
-// moreMemory returns the domain's maximum memory with hot-plug in MiB, or 0 if the domain has no maximum.
+// maxHotPlugMemory returns the domain's maximum memory with hot-plug in MiB, or 0 if the domain has no maximum.
 func maxHotPlugMemory(x *libvirtxml.Domain) int {
 	if x.MaximumMemory == nil {
 		return 0
@@ -41,7 +43,8 @@ func writeMaxMemory(x *libvirtxml.Domain, s fleet.VMSpec) {
 	fitSingleNode(x)
 }
 
-// oneNode adds the single NUMA node that memory hot-plug requires, and removes it if the guest has no maximum memory.
+// fitSingleNode adds the single NUMA node that memory hot-plug requires, and removes it if the guest has no maximum
+// memory.
 func fitSingleNode(x *libvirtxml.Domain) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}

@@ -121,7 +121,7 @@ func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, li
 	return nil
 }
 
-// leastCPUs returns the minimum vCPUs of a running guest, because vCPUs present at the guest's start cannot be
+// minHotPlugCPUs returns the minimum vCPUs of a running guest, because vCPUs present at the guest's start cannot be
 // unplugged. It returns 0 if no vCPU can be unplugged, as without KVM: an emulated guest fails when it loses a vCPU.
 func minHotPlugCPUs(x *libvirtxml.Domain) int {
 	if x.Type != "kvm" || x.VCPUs == nil {

@@ -21,7 +21,7 @@ const sparePorts = 4
 // The agent repeats an unplug request after unplugRetry, because a booting guest ignores requests. The limit is short,
 // because other jobs wait.
 const (
-	unplugLimit  = 6 * time.Second
+	unplugLimit = 6 * time.Second
 	unplugRetry = 2 * time.Second
 	unplugPoll  = 200 * time.Millisecond
 )
@@ -58,17 +58,17 @@ func addPorts(x *libvirtxml.Domain) {
 // pluggable is a device that a running guest can gain and lose.
 type pluggable struct {
 	field string // field of the spec
-	label  string // label for people
+	label string // label for people
 	alias string
 	// path identifies a disk, because a migrated disk has its old alias until the guest's next start
-	path   string
-	wanted bool                                               // whether the spec has the device
-	deviceXML   func(at *libvirtxml.DomainAddress) (string, error) // device XML for that address; nil: any address
-	address     *libvirtxml.DomainAddress
-	usb    bool // needs a USB controller
-	// ready prepares the device before the attach; nil: nothing to prepare
-	prepare  func(context.Context, *applying) error
-	unplug func(*golibvirt.Libvirt, golibvirt.Domain) error // requests the unplug; nil: by alias
+	path      string
+	wanted    bool                                               // whether the spec has the device
+	deviceXML func(at *libvirtxml.DomainAddress) (string, error) // device XML for that address; nil: any address
+	address   *libvirtxml.DomainAddress
+	usb       bool // needs a USB controller
+	// prepare prepares the device before the attach; nil: nothing to prepare
+	prepare func(context.Context, *applying) error
+	unplug  func(*golibvirt.Libvirt, golibvirt.Domain) error // requests the unplug; nil: by alias
 }
 
 // pluggables returns the hot-pluggable devices of the definition that Quantix manages.
@@ -115,7 +115,7 @@ func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	return out
 }
 
-// has reports whether all contains the device p, by alias or path.
+// hasPluggable reports whether all contains the device p, by alias or path.
 func hasPluggable(all []pluggable, p pluggable) bool {
 	return slices.ContainsFunc(all, func(o pluggable) bool { return o.alias == p.alias || p.path != "" && o.path == p.path })
 }
@@ -134,9 +134,9 @@ func reportUnplugs(all []pluggable) (out []fleet.PendingUnplug) {
 	return out
 }
 
-// plug hot-plugs the devices that the edit adds and unplugs the devices that the definition no longer has. If the guest
-// has no slot for a device, or does not release one, the change waits for the next start and is reported. again marks
-// an edit that an earlier job applied, perhaps incompletely.
+// hotPlugChanges hot-plugs the devices that the edit adds and unplugs the devices that the definition no longer has. If
+// the guest has no slot for a device, or does not release one, the change waits for the next start and is reported.
+// again marks an edit that an earlier job applied, perhaps incompletely.
 func (a *applying) hotPlugChanges(ctx context.Context, guest observedDomain, plan hypervisor.Edit, again bool) error {
 	kept, err := readXML(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
@@ -167,7 +167,7 @@ func (a *applying) hotPlugChanges(ctx context.Context, guest observedDomain, pla
 	return a.removeOtherMdevs(kept, live)
 }
 
-// adds reports whether the edit gives the VM the device. was is the definition before the edit.
+// addsDevice reports whether the edit gives the VM the device. was is the definition before the edit.
 func addsDevice(plan hypervisor.Edit, p pluggable, was hardware) bool {
 	return slices.ContainsFunc(plan.Disks, func(d fleet.Disk) bool { return diskAlias(d.Ref()) == p.alias }) ||
 		slices.ContainsFunc(plan.NICs, func(n fleet.NIC) bool { return nicAlias(n) == p.alias }) ||
@@ -207,7 +207,7 @@ func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable
 		if err = a.attachText(ctx, ref, text); err == nil || !isLibvirtError(err) {
 			return err
 		}
-		if none := translateNoFreeDevice(err); none != err { //nolint:errorlint // deviceFree returns err itself unless a network has no free device
+		if none := translateNoFreeDevice(err); none != err { //nolint:errorlint // translateNoFreeDevice returns err itself unless a network has no free device
 			return none
 		}
 	}
@@ -220,8 +220,8 @@ func (a *applying) attachText(ctx context.Context, ref golibvirt.Domain, text st
 	})
 }
 
-// noRoom returns nil for an error about a missing slot, because the guest gets the device at its next start. It returns
-// other errors unchanged.
+// ignoreNoSlot returns nil for an error about a missing slot, because the guest gets the device at its next start. It
+// returns other errors unchanged.
 func ignoreNoSlot(err error) error {
 	if strings.Contains(err.Error(), "No more available PCI slots") || strings.Contains(err.Error(), "No free USB port") {
 		return nil
@@ -229,8 +229,8 @@ func ignoreNoSlot(err error) error {
 	return err
 }
 
-// release requests the unplug of surplus devices until the guest has released them or letGoLimit has passed. It unplugs
-// vCPUs only if cpus is set. live is the running guest's definition afterwards.
+// unplugSurplus requests the unplug of surplus devices until the guest has released them or unplugLimit has passed. It
+// unplugs vCPUs only if cpus is set. live is the running guest's definition afterwards.
 func (a *applying) unplugSurplus(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain, cpus bool) (live *libvirtxml.Domain, err error) {
 	look := time.NewTicker(unplugPoll)
 	defer look.Stop()

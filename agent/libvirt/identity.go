@@ -17,7 +17,7 @@ type fileID struct {
 	device   bool
 }
 
-// identify returns the ID of the file at the path, or the zero value if it cannot be read.
+// fileIDAt returns the ID of the file at the path, or the zero value if it cannot be read.
 func fileIDAt(path string) fileID {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -56,7 +56,7 @@ var (
 	decisionRecency = recency{0, lookPatience}
 )
 
-// byDir caches facts about files. It reads each directory separately, so that hanging storage delays only its files.
+// dirCache caches facts about files. It reads each directory separately, so that hanging storage delays only its files.
 type dirCache[T any] struct {
 	mu   sync.Mutex
 	dirs map[string]*watch[map[string]T]

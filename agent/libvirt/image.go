@@ -26,7 +26,7 @@ func readImage(path string, follow, deep bool) (header, error) {
 	return withImage(path, follow, func(f *os.File, size int64) (image.Facts, error) { return image.Read(f, size, deep) })
 }
 
-// readLength is readHeader for a raw file or block device. It does not read the content, which a guest may have
+// readRawHeader is readHeader for a raw file or block device. It does not read the content, which a guest may have
 // written.
 func readRawHeader(path string) (header, error) {
 	return withImage(path, true, func(_ *os.File, size int64) (image.Facts, error) {
@@ -34,7 +34,7 @@ func readRawHeader(path string) (header, error) {
 	})
 }
 
-// onImage calls read with the open image and its size in bytes, and adds the allocation to the result.
+// withImage calls read with the open image and its size in bytes, and adds the allocation to the result.
 func withImage(path string, follow bool, read func(f *os.File, size int64) (image.Facts, error)) (header, error) {
 	f, err := openImage(path, follow)
 	if err != nil {

@@ -16,17 +16,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-// overlay classifies the file at a path of a pool.
+// fileClass classifies the file at a path of a pool.
 type fileClass int
 
 const (
 	asExpected fileClass = iota // the expected kind, or missing: other code reports missing files
-	asReplaced                // a link, a device, or a folder instead of a file
+	asReplaced                  // a link, a device, or a folder instead of a file
 )
 
-// inPlace refuses the start of a guest if a path in the definition is in a pool, but is not a regular file of the pool.
-// So an attacker with access to shared storage cannot make QEMU open other files of this host. Paths outside all pools
-// are not checked, because only an administrator of the host can set such paths.
+// checkDefinedPaths refuses the start of a guest if a path in the definition is in a pool, but is not a regular file of
+// the pool. So an attacker with access to shared storage cannot make QEMU open other files of this host. Paths outside
+// all pools are not checked, because only an administrator of the host can set such paths.
 func (b *Backend) checkDefinedPaths(ctx context.Context, x *libvirtxml.Domain) error {
 	text, err := x.Marshal()
 	if err != nil {
@@ -107,7 +107,7 @@ func pathsIn(text string) (out []definedPath, err error) {
 	}
 }
 
-// overlayAt classifies the file at a path without following links. A path outside all pools is asExpected.
+// fileClassAt classifies the file at a path without following links. A path outside all pools is asExpected.
 func (b *Backend) fileClassAt(path string, folder bool) (is fileClass, err error) {
 	dir, _, ok := b.pools.book.RecordContaining(path)
 	if !ok {

@@ -100,7 +100,7 @@ func (g *target) pool(b backend, user string) fleet.Pool {
 	return releasedPool(g.t, b, p)
 }
 
-// named gives the block pool a unique name and releases the pool when the test ends.
+// releasedPool gives the block pool a unique name and releases the pool when the test ends.
 func releasedPool(t *testing.T, b backend, p fleet.Pool) fleet.Pool {
 	p.Name = string(p.Spec.Kind) + "-" + string(p.ID)
 	t.Cleanup(func() {

@@ -26,8 +26,8 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// inside is an environment variable of the copy of the test program that runs inside a lab host. In that process all
-// paths are paths of the lab host. The value lists the libvirt sockets of the host and, in the ordeal, of a second
+// insideHostEnv is an environment variable of the copy of the test program that runs inside a lab host. In that process
+// all paths are paths of the lab host. The value lists the libvirt sockets of the host and, in the ordeal, of a second
 // host.
 const insideHostEnv = "QUANTIX_TEST_INSIDE_HOST"
 
@@ -36,7 +36,7 @@ var unsupported error
 
 // Hooks that an init function of the ordeal tests sets.
 var (
-	// asChild runs the child agent if this process is one. Otherwise ran is false.
+	// runAsChild runs the child agent if this process is one. Otherwise ran is false.
 	runAsChild = func() (ran bool, err error) { return false, nil }
 	// prepareHost prepares the lab host before the tests.
 	prepareHost = func() error { return nil }
@@ -197,7 +197,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// order returns the agent's apply job for the VM.
+// applyJob returns the agent's apply job for the VM.
 func applyJob(vm fleet.VM, pools ...fleet.Pool) hypervisor.Apply {
 	return hypervisor.Apply{VM: vm, Pools: pools, Progress: func(int, string) {}, RecordDisk: func(fleet.Volref) error { return nil }}
 }
@@ -322,7 +322,7 @@ func disc(t *testing.T, path string, size int64) {
 	}
 }
 
-// foreign defines and starts a VM as virsh does.
+// defineUnmanagedVM defines and starts a VM as virsh does.
 func defineUnmanagedVM(t *testing.T, name string) fleet.VMID {
 	t.Helper()
 	xml := filepath.Join(t.TempDir(), "domain.xml")

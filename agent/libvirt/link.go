@@ -89,7 +89,7 @@ func (b *Backend) keepConnected(l *link) {
 	}
 }
 
-// away records why libvirt is unreachable, and wakes the subscribers.
+// setUnreachable records why libvirt is unreachable, and wakes the subscribers.
 func (b *Backend) setUnreachable(why error) {
 	b.log.Warn("libvirt is unreachable; trying again (\"quantix doctor agent\" lists what is missing)", "error", why)
 	b.mu.Lock()
@@ -98,8 +98,8 @@ func (b *Backend) setUnreachable(why error) {
 	b.subscribers.wake()
 }
 
-// serve waits for the loss of the link, or for Close, and returns the reason. It pings libvirtd, so that a hanging
-// libvirtd counts as lost too.
+// waitUntilLost waits for the loss of the link, or for Close, and returns the reason. It pings libvirtd, so that a
+// hanging libvirtd counts as lost too.
 func (b *Backend) waitUntilLost(l *link) error {
 	ping := time.NewTicker(pingPeriod)
 	defer ping.Stop()

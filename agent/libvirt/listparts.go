@@ -22,8 +22,8 @@ const (
 	aliasParallel = "ua-quantix-parallel"
 )
 
-// fileIn returns the path of a medium, or "" for nil. In this package the specs for definitions name a medium by its
-// host path: Volume is the path, and PoolID is empty.
+// mediumPath returns the path of a medium, or "" for nil. In this package the specs for definitions name a medium by
+// its host path: Volume is the path, and PoolID is empty.
 func mediumPath(v *fleet.Volref) string {
 	if v == nil {
 		return ""
@@ -31,7 +31,7 @@ func mediumPath(v *fleet.Volref) string {
 	return v.Volume
 }
 
-// fileRef returns the medium with that path, or nil for "".
+// mediumAt returns the medium with that path, or nil for "".
 func mediumAt(path string) *fleet.Volref {
 	if path == "" {
 		return nil
@@ -45,7 +45,7 @@ func setOS(x *libvirtxml.Domain, set func(*libvirtxml.DomainOS)) {
 	}
 }
 
-// hashed returns a short digest for use in an alias, because libvirt allows only some characters in aliases.
+// aliasHash returns a short digest for use in an alias, because libvirt allows only some characters in aliases.
 func aliasHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:6])
@@ -56,7 +56,9 @@ func writeDrives(x *libvirtxml.Domain, s fleet.VMSpec) {
 	wanted := func(alias string) bool {
 		return slices.ContainsFunc(s.Drives, func(w fleet.VMDrive) bool { return aliasDrive+w.Slot == alias })
 	}
-	d.Disks = slices.DeleteFunc(d.Disks, func(o libvirtxml.DomainDisk) bool { return hasAliasPrefix(o.Alias, aliasDrive) && !wanted(aliasOf(o.Alias)) })
+	d.Disks = slices.DeleteFunc(d.Disks, func(o libvirtxml.DomainDisk) bool {
+		return hasAliasPrefix(o.Alias, aliasDrive) && !wanted(aliasOf(o.Alias))
+	})
 	for _, w := range s.Drives {
 		i := slices.IndexFunc(d.Disks, func(o libvirtxml.DomainDisk) bool { return aliasOf(o.Alias) == aliasDrive+w.Slot })
 		if i < 0 {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// locks is a lock per key, so that two jobs never change the same object at the same time.
+// keyLocks is a lock per key, so that two jobs never change the same object at the same time.
 type keyLocks[K comparable] struct {
 	mu   sync.Mutex
 	held map[K]chan struct{}

@@ -82,7 +82,7 @@ func (m mark) element(prefix, attributes string) string {
 	return b.String()
 }
 
-// special reports whether the character must be escaped in XML.
+// needsEscape reports whether the character must be escaped in XML.
 func needsEscape(r rune) bool { return r < ' ' || r > '~' || r == '<' || r == '>' || r == '&' }
 
 // putMark replaces the mark and preserves all other metadata.

@@ -22,7 +22,7 @@ import (
 // "old:" the guest on a pc machine. A key may have the form field=value.
 type look struct{ query, want string }
 
-// proved lists the fields whose effect the test observes in a running QEMU. Other fields are proved only by a
+// provedFields lists the fields whose effect the test observes in a running QEMU. Other fields are proved only by a
 // definition that a real libvirt has validated and returned; the manual lists these fields.
 var provedFields = map[string]look{
 	"disks":                  {`{"execute":"query-block"}`, `disk\.qcow2`},
@@ -92,8 +92,8 @@ var provedFields = map[string]look{
 	"nic.linkDown":             {"link", `down`},
 }
 
-// elsewhere lists the fields that the agent implements without QEMU and the fields that another test checks in the
-// guest, each with that test.
+// testedElsewhere lists the fields that the agent implements without QEMU and the fields that another test checks in
+// the guest, each with that test.
 var testedElsewhere = map[string]string{
 	"iso":                "the conformance suite: a running guest grows",
 	"policy.autostart":   "agent: VMs start in their order after a host boot",
@@ -117,8 +117,8 @@ var testedElsewhere = map[string]string{
 	"migration.downtimeMs":  "control: fields without effect yet are stored and returned",
 }
 
-// undefinable lists the fields that libvirt accepts only on processors with a feature that test machines lack, each
-// with its test.
+// undefinableFields lists the fields that libvirt accepts only on processors with a feature that test machines lack,
+// each with its test.
 var undefinableFields = map[string]string{"security.confidential": "tests of its definition and recorded answers"}
 
 // Each field of a VM, its disks and its NICs is created, defined, started and observed in the running QEMU. The test

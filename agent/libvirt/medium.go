@@ -40,7 +40,7 @@ func (a *applying) checkMedium(ctx context.Context, old *observedDomain, in defi
 	return a.checkNoDisk(ctx, p)
 }
 
-// notPlain translates the error of a failed read of a volume into an error for people.
+// translateReadError translates the error of a failed read of a volume into an error for people.
 func translateReadError(p localVolume, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -131,8 +131,8 @@ func (a *applying) checkFolder(ctx context.Context, p localVolume) error {
 	return nil
 }
 
-// balloon sets the running guest's memory balloon to the size in the persistent definition. A guest without a balloon
-// device gets the size at the next start.
+// setBalloon sets the running guest's memory balloon to the size in the persistent definition. A guest without a
+// balloon device gets the size at the next start.
 func (a *applying) setBalloon(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	if b := live.Devices.MemBalloon; b == nil || b.Model == "none" {
 		return nil

@@ -19,7 +19,7 @@ type coldMigration struct {
 	*Backend
 	c     *conn
 	in    hypervisor.MigrateVM
-	disks []*diskMove    // in the order of the migration's disks, so that migration reuses the checks of MoveDisk
+	disks []*diskMove  // in the order of the migration's disks, so that migration reuses the checks of MoveDisk
 	sent  []volumeFile // the disks' files when they were sent
 }
 
@@ -79,9 +79,9 @@ func (l *coldMigration) run(ctx context.Context) error {
 	return l.removeDefinition(ctx)
 }
 
-// gone handles a VM without a definition. An earlier call removed the definition, or somebody removed it on the host,
-// perhaps after a run of the VM. The copy is valid only if the disks that remain on this host are unchanged since they
-// were sent.
+// handleUndefined handles a VM without a definition. An earlier call removed the definition, or somebody removed it on
+// the host, perhaps after a run of the VM. The copy is valid only if the disks that remain on this host are unchanged
+// since they were sent.
 func (l *coldMigration) handleUndefined(ctx context.Context) error {
 	if err := l.in.WaitArrived(ctx); err != nil {
 		return err
@@ -108,7 +108,7 @@ func sentStamp(f volumeFile) string {
 	return volumeID{fileID: f.id, modified: f.modified, bytes: f.bytes}.stamp()
 }
 
-// see returns the domain's current state.
+// readState returns the domain's current state.
 func (l *coldMigration) readState(ctx context.Context) (moveState, error) {
 	m := &diskMove{Backend: l.Backend, c: l.c, in: hypervisor.MoveDisk{VM: l.in.VM}}
 	uuid, err := parseUUID(l.in.VM.ID)

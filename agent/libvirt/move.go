@@ -17,7 +17,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// moving is the state of one MoveDisk call.
+// diskMove is the state of one MoveDisk call.
 type diskMove struct {
 	*Backend
 	c        *conn
@@ -27,7 +27,7 @@ type diskMove struct {
 	pivoted  bool                  // QEMU received the pivot command, so the guest may have written to the new disk only
 }
 
-// changingOver is the suffix that the recorded identity of the copy gets before the agent commands QEMU to pivot to the
+// pivotSuffix is the suffix that the recorded identity of the copy gets before the agent commands QEMU to pivot to the
 // copy.
 const pivotSuffix = " changing over"
 
@@ -67,7 +67,7 @@ func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 	}))
 }
 
-// seen is the current state of the domain during a disk migration.
+// moveState is the current state of the domain during a disk migration.
 type moveState struct {
 	observedDomain
 	kept     *libvirtxml.Domain
@@ -131,7 +131,7 @@ func (m *diskMove) diskIn(x *libvirtxml.Domain) *libvirtxml.DomainDisk {
 	return nil
 }
 
-// mirrors reports whether QEMU is copying the disk to the new path.
+// isMirrored reports whether QEMU is copying the disk to the new path.
 func (m *diskMove) isMirrored(d *libvirtxml.DomainDisk) bool {
 	return d != nil && d.Mirror != nil && sourcePath(d.Mirror.Source) == m.to.path()
 }
@@ -180,8 +180,8 @@ func (m *diskMove) definesNew(s moveState) bool {
 	return s.keptDisk != nil && pathOf(s.keptDisk) == m.to.path()
 }
 
-// putBack restores the old disk in the definition. It handles a guest that somebody started on the old disk just before
-// the definition changed to the copy.
+// restoreOldDisk restores the old disk in the definition. It handles a guest that somebody started on the old disk just
+// before the definition changed to the copy.
 func (m *diskMove) restoreOldDisk(ctx context.Context, s moveState) error {
 	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
 	if err != nil {
@@ -201,8 +201,8 @@ func (m *diskMove) restoreOldDisk(ctx context.Context, s moveState) error {
 	return m.revert(ctx, errStartedDuringCopy())
 }
 
-// refuseUncertain refuses to remove a copy that may have the guest's last writes. The guest ended during the pivot, and
-// libvirt does not report whether QEMU had already pivoted.
+// refuseUnknownOutcome refuses to remove a copy that may have the guest's last writes. The guest ended during the
+// pivot, and libvirt does not report whether QEMU had already pivoted.
 func (m *diskMove) refuseUnknownOutcome(ctx context.Context) error {
 	file, err := withinLookPatience(ctx, func() (string, error) { return inodeText(m.to.path()) })
 	switch {
@@ -216,8 +216,8 @@ func (m *diskMove) refuseUnknownOutcome(ctx context.Context) error {
 		m.from.volume, m.to.volume, m.to.pool.Name)
 }
 
-// clear removes the files that this job created at the destination. It refuses if the destination has a file with the
-// same name that this job did not create.
+// removeFiles removes the files that this job created at the destination. It refuses if the destination has a file with
+// the same name that this job did not create.
 func (m *diskMove) removeFiles(ctx context.Context) error {
 	if err := m.removeVolume(ctx, m.c, m.to.partial()); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (m *diskMove) removeFiles(ctx context.Context) error {
 	return m.removeVolume(ctx, m.c, m.to)
 }
 
-// begin records the identity of the copy's file while the file is still empty.
+// recordFile records the identity of the copy's file while the file is still empty.
 func (m *diskMove) recordFile(ctx context.Context) error {
 	file, err := withinLookPatience(ctx, func() (string, error) { return inodeText(m.to.partial().path()) })
 	if err != nil {

@@ -83,7 +83,7 @@ func (m *mover) other(size string) fleet.Pool {
 func (m *mover) moveJob(to fleet.Pool, mibPerSecond int64) hypervisor.MoveDisk {
 	return hypervisor.MoveDisk{
 		VM: m.vm, Pools: m.pools, RecordedFile: m.made, Stop: make(chan struct{}), Progress: func(int, string) {},
-		Order: fleet.MoveParams{Disk: m.vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "disk.qcow2"}, RateBytes: mibPerSecond << 20},
+		Order:      fleet.MoveParams{Disk: m.vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "disk.qcow2"}, RateBytes: mibPerSecond << 20},
 		RecordFile: func(file string) error { m.made = file; return nil },
 		RecordDisk: func(fleet.Volref) error { return nil },
 	}
@@ -169,7 +169,7 @@ func (w *writer) last() int {
 	return w.acked
 }
 
-// more waits until the guest has written at least n more blocks.
+// waitForWrites waits until the guest has written at least n more blocks.
 func (m *mover) waitForWrites(w *writer, when string, n int) {
 	m.t.Helper()
 	from := w.last()
@@ -242,7 +242,7 @@ func once(do func()) hypervisor.Progress {
 	return func(int, string) { first() }
 }
 
-// holds requires that the disk has every block that the guest acknowledged.
+// wantBlocks requires that the disk has every block that the guest acknowledged.
 func (m *mover) wantBlocks(disk string, acked int) {
 	m.t.Helper()
 	run(m.t, "qemu-img", "check", disk)

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// movable refuses a disk if a copy of the disk's file would be incomplete, or if another VM or volume needs the old
-// file. It returns the header of the disk's file.
+// checkMovable refuses a disk if a copy of the disk's file would be incomplete, or if another VM or volume needs the
+// old file. It returns the header of the disk's file.
 func (m *diskMove) checkMovable(ctx context.Context, s moveState) (header, error) {
 	refuse := func(format string, args ...any) (header, error) {
 		return header{}, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: %s", m.from.number, m.from.volume, fmt.Sprintf(format, args...))

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cold copies the disk of a stopped guest, verifies the copy and changes the definition to the copy.
+// copyStopped copies the disk of a stopped guest, verifies the copy and changes the definition to the copy.
 func (m *diskMove) copyStopped(ctx context.Context) error {
 	before, err := m.unusedFile(ctx)
 	if err != nil {
@@ -100,8 +100,8 @@ func (m *diskMove) copyAndCheck(ctx context.Context, dst *os.File, was volumeFil
 	return transfer.Check(ctx, dst, was.bytes, sum, meter("checking", 75, 24))
 }
 
-// changeOver changes the definition to the copy. If somebody starts the guest with virsh during the change, changeOver
-// restores the old definition.
+// redefineStopped changes the definition to the copy. If somebody starts the guest with virsh during the change,
+// redefineStopped restores the old definition.
 func (m *diskMove) redefineStopped(ctx context.Context, before volumeFile) error {
 	s, err := m.readState(ctx)
 	if err != nil {
@@ -157,12 +157,12 @@ func whenClosed(c <-chan struct{}, do func()) (forget func()) {
 	return func() { close(done) }
 }
 
-// leaveAfter is how long file operations may continue after ctx ended. After this time, the agent abandons hanging
+// abandonAfter is how long file operations may continue after ctx ended. After this time, the agent abandons hanging
 // storage.
 const abandonAfter = 10 * time.Second
 
-// patiently runs work, which must check ctx, and waits for the result. It returns an error if the storage still hangs
-// leaveAfter after ctx ended.
+// waitUnlessHung runs work, which must check ctx, and waits for the result. It returns an error if the storage still
+// hangs abandonAfter after ctx ended.
 func waitUnlessHung(ctx context.Context, work func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- work() }()

@@ -13,9 +13,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// live makes QEMU copy the disk of a running guest. The copy has the final file name from the start, because QEMU
-// cannot rename an open file. The agent recognizes an incomplete copy by the recorded identity of the file and by the
-// mirror in the domain's definition.
+// copyRunning makes QEMU copy the disk of a running guest. The copy has the final file name from the start, because
+// QEMU cannot rename an open file. The agent recognizes an incomplete copy by the recorded identity of the file and by
+// the mirror in the domain's definition.
 func (m *diskMove) copyRunning(ctx context.Context, s moveState, h header) error {
 	w := &volumeJob{Backend: m.Backend, localVolume: m.to, c: m.c, pool: m.pool}
 	if err := w.createEmpty(ctx, newVolume{format: "qcow2", size: h.Size}); err != nil {
@@ -34,7 +34,7 @@ func (m *diskMove) copyRunning(ctx context.Context, s moveState, h header) error
 	return m.waitForMirror(ctx)
 }
 
-// mirror starts QEMU's copy as a transient block job, which libvirt requires for a persistent domain.
+// startMirror starts QEMU's copy as a transient block job, which libvirt requires for a persistent domain.
 func (m *diskMove) startMirror(ctx context.Context, s moveState) error {
 	dest := libvirtxml.DomainDisk{
 		Device: "disk", Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2"},
@@ -60,7 +60,7 @@ func (m *diskMove) startMirror(ctx context.Context, s moveState) error {
 // followPeriod is the interval at which the agent checks QEMU's copy.
 const followPeriod = 500 * time.Millisecond
 
-// follow waits for QEMU's copy and pivots the guest to the copy once the copy is complete.
+// waitForMirror waits for QEMU's copy and pivots the guest to the copy once the copy is complete.
 func (m *diskMove) waitForMirror(ctx context.Context) error {
 	tick := time.NewTicker(followPeriod)
 	defer tick.Stop()
@@ -130,8 +130,8 @@ func (m *diskMove) pivot(ctx context.Context, s moveState) error {
 	})
 }
 
-// jobGone detects a copy that libvirt still lists although QEMU has ended it. libvirtd had stopped before QEMU ended
-// the copy. gone reports that QEMU has no such job; over reports that QEMU uses the new disk.
+// mirrorEnded detects a copy that libvirt still lists although QEMU has ended it. libvirtd had stopped before QEMU
+// ended the copy. gone reports that QEMU has no such job; over reports that QEMU uses the new disk.
 func (m *diskMove) mirrorEnded(ctx context.Context, s moveState) (gone, over bool, err error) {
 	for began := time.Now(); time.Since(began) < ghostPatience; {
 		found, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (int32, error) {
@@ -155,13 +155,13 @@ func (m *diskMove) mirrorEnded(ctx context.Context, s moveState) (gone, over boo
 	return err == nil, over, err
 }
 
-// onNew asks QEMU whether the guest uses the new disk.
+// usesNewDisk asks QEMU whether the guest uses the new disk.
 func (m *diskMove) usesNewDisk(ctx context.Context, s moveState) (bool, error) {
 	return m.diskChangedTo(ctx, m.c, s.observedDomain, m.from.path(), m.to.path())
 }
 
-// settleLost handles a guest that libvirt lost during the pivot. If the guest's QEMU runs and uses the new disk,
-// settleLost changes the definition to the new disk.
+// finishMoveOfLostGuest handles a guest that libvirt lost during the pivot. If the guest's QEMU runs and uses the new
+// disk, settleLost changes the definition to the new disk.
 func (m *diskMove) finishMoveOfLostGuest(ctx context.Context, s moveState) error {
 	if !m.pivoted {
 		return nil
@@ -173,7 +173,7 @@ func (m *diskMove) finishMoveOfLostGuest(ctx context.Context, s moveState) error
 	return m.finishMove(ctx)
 }
 
-// copied is the progress of QEMU's copy at a point in time.
+// copyProgress is the progress of QEMU's copy at a point in time.
 type copyProgress struct {
 	done int64
 	at   time.Time
@@ -200,10 +200,10 @@ func (m *diskMove) reportProgress(ctx context.Context, ref golibvirt.Domain, dev
 	return copyProgress{now.done, time.Now()}, nil
 }
 
-// leastRoom is the free space, in bytes, below which storage counts as full.
+// minFreeBytes is the free space, in bytes, below which storage counts as full.
 const minFreeBytes = 4 << 20
 
-// gaveUp returns the likely reason why QEMU's copy ended early. libvirt does not record the reason.
+// mirrorFailure returns the likely reason why QEMU's copy ended early. libvirt does not record the reason.
 func (m *diskMove) mirrorFailure(ctx context.Context, s moveState) error {
 	free, err := withinLookPatience(ctx, func() (int64, error) {
 		f, err := os.Open(m.to.pool.Spec.Path)

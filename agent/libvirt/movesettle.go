@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// settle changes the definition to the new disk. The guest must use the new disk already, or nobody may use the old
+// finishMove changes the definition to the new disk. The guest must use the new disk already, or nobody may use the old
 // disk.
 func (m *diskMove) finishMove(ctx context.Context) error {
 	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
@@ -86,7 +86,7 @@ func (m *diskMove) redefineOnCopy(ctx context.Context, s moveState) error {
 	return m.define(ctx, s.kept)
 }
 
-// applied returns the applied spec with the disk at its new pool and volume.
+// movedSpec returns the applied spec with the disk at its new pool and volume.
 func (m *diskMove) movedSpec(was hypervisor.Applied) hypervisor.Applied {
 	out := was
 	out.Spec.Disks = slices.Clone(was.Spec.Disks)

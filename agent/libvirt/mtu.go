@@ -17,9 +17,9 @@ import (
 // defaultMTU is the MTU, in bytes, that a guest assumes if its NIC has none.
 const defaultMTU = 1500
 
-// tellMTU sets the MTU of NICs on networks created by Quantix. libvirt passes on only the MTU of networks that libvirt
-// itself serves, so tellMTU sets the MTU in the NIC's definition. A smaller configured MTU stays. changed reports
-// whether the definition changed.
+// setNICMTUs sets the MTU of NICs on networks created by Quantix. libvirt passes on only the MTU of networks that
+// libvirt itself serves, so setNICMTUs sets the MTU in the NIC's definition. A smaller configured MTU stays. changed
+// reports whether the definition changed.
 func setNICMTUs(ctx context.Context, c *conn, x *libvirtxml.Domain) (changed bool, err error) {
 	if x.Devices == nil {
 		return false, nil

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// underName calls f with the first candidate name that no other domain has. If another domain takes that name before f
-// ends, underName tries the next candidate.
+// withFreeName calls f with the first candidate name that no other domain has. If another domain takes that name before
+// f ends, withFreeName tries the next candidate.
 func (a *applying) withFreeName(ctx context.Context, f func(name string) error) error {
 	for _, name := range hypervisor.DomainNames(a.in.VM.Name, a.in.Project, a.in.VM.ID) {
 		taken, err := a.isNameTaken(ctx, name)
@@ -33,7 +33,7 @@ func (a *applying) withFreeName(ctx context.Context, f func(name string) error) 
 	return fleet.Errorf(fleet.Conflict, "Other domains on the host have all names that this VM's domain could get. Give the VM another name.")
 }
 
-// taken reports whether another domain has the name.
+// isNameTaken reports whether another domain has the name.
 func (a *applying) isNameTaken(ctx context.Context, name string) (bool, error) {
 	other, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.Domain, error) { return l.DomainLookupByName(name) })
 	switch {

@@ -145,10 +145,10 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	})
 }
 
-// noDeviceFree matches libvirt's error for a network whose devices are all in use.
+// noFreeDeviceError matches libvirt's error for a network whose devices are all in use.
 var noFreeDeviceError = regexp.MustCompile(`network '([^']+)' requires exclusive access to interfaces, but none are available`)
 
-// deviceFree translates libvirt's error for a network without a free device into a sentence for people.
+// translateNoFreeDevice translates libvirt's error for a network without a free device into a sentence for people.
 func translateNoFreeDevice(err error) error {
 	if err != nil {
 		if m := noFreeDeviceError.FindStringSubmatch(err.Error()); m != nil {
@@ -158,7 +158,7 @@ func translateNoFreeDevice(err error) error {
 	return err
 }
 
-// onNetwork runs f while it holds the network's lock, so that only one operation at a time runs for a network.
+// withNetworkLock runs f while it holds the network's lock, so that only one operation at a time runs for a network.
 func (b *Backend) withNetworkLock(ctx context.Context, verb string, n fleet.Network, f func(context.Context, *conn) error) error {
 	act := verb + " network " + n.Name
 	unlock, err := b.nets.locks.lock(ctx, n.Name)

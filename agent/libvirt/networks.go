@@ -45,8 +45,8 @@ type networkState struct {
 
 var errNetworksLate = hypervisor.WrapAway(errors.New("libvirt has not answered about its networks in time"))
 
-// see returns the networks of the latest read. The portal treats a network that a report omits as deleted, so the first
-// read may take as long as the whole report.
+// readRecent returns the networks of the latest read. The portal treats a network that a report omits as deleted, so
+// the first read may take as long as the whole report.
 func (w *networkWatch) readRecent(ctx context.Context, load func() ([]networkState, error)) (watchState[[]networkState], error) {
 	s := w.read(ctx, 0, networkPatience, load)
 	if !s.known && s.late > 0 {

@@ -104,7 +104,7 @@ func address(text string) string {
 	return text
 }
 
-// served reports whether libvirt runs dnsmasq for the network.
+// hasDnsmasq reports whether libvirt runs dnsmasq for the network.
 func hasDnsmasq(x libvirtxml.Network) bool {
 	for _, ip := range x.IPs {
 		if x.DNS == nil || x.DNS.Enable != "no" || ip.DHCP != nil && len(ip.DHCP.Ranges)+len(ip.DHCP.Hosts) > 0 {
@@ -160,7 +160,7 @@ func networkStamp(x libvirtxml.Network) (s stamp) {
 	}
 }
 
-// untouched reports whether nobody has edited the definition since Quantix wrote it. The stamp may have an older
+// isUnedited reports whether nobody has edited the definition since Quantix wrote it. The stamp may have an older
 // generation than the spec.
 func (s stamp) isUnedited(is libvirtxml.Network) bool {
 	plain := is
@@ -178,7 +178,7 @@ func digestOf(x libvirtxml.Network) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// normal removes the additions of libvirt from a definition, so that equal networks have equal definitions.
+// normalizeNetwork removes the additions of libvirt from a definition, so that equal networks have equal definitions.
 func normalizeNetwork(x libvirtxml.Network) libvirtxml.Network {
 	x.XMLName, x.Metadata, x.MAC = xml.Name{}, nil, nil
 	if f := x.Forward; f != nil {

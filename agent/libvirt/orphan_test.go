@@ -16,10 +16,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// runOf returns the path of libvirt's status file of the running guest.
+// statusFileOf returns the path of libvirt's status file of the running guest.
 func statusFileOf(vm fleet.VM) string { return filepath.Join("/run/libvirt/qemu", vm.Name+".xml") }
 
-// qemuOf returns the process ID of the guest's QEMU; 0 if it never started.
+// qemuPIDOf returns the process ID of the guest's QEMU; 0 if it never started.
 func qemuPIDOf(t *testing.T, vm fleet.VM) int {
 	t.Helper()
 	text, err := os.ReadFile(strings.TrimSuffix(statusFileOf(vm), ".xml") + ".pid")
@@ -39,7 +39,7 @@ func endQEMU(t *testing.T, pid int) {
 	})
 }
 
-// orphaned reports whether the host reports that libvirt has lost the guest.
+// isOrphaned reports whether the host reports that libvirt has lost the guest.
 func (s *snapper) isOrphaned() bool {
 	s.t.Helper()
 	return slices.ContainsFunc(s.status().Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultLost })

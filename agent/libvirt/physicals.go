@@ -67,7 +67,7 @@ func (a *applying) checkPhysicals(ctx context.Context, old *observedDomain, in d
 	return a.checkPhysicalsFree(ctx, a.c, a.in.VM.ID, fresh, false)
 }
 
-// physicalsFree refuses physical disks that are missing or in use. If running is set, only running guests count as
+// checkPhysicalsFree refuses physical disks that are missing or in use. If running is set, only running guests count as
 // users; otherwise every definition counts.
 func (b *Backend) checkPhysicalsFree(ctx context.Context, c *conn, id fleet.VMID, devices []fleet.VMHostDevice, running bool) error {
 	for _, w := range devices {

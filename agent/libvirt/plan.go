@@ -112,7 +112,7 @@ func renderXML(x *libvirtxml.Domain) (string, error) {
 	return text + "\n", err
 }
 
-// judge runs the checks of prepare but creates nothing. missing are the disks whose volumes were never created.
+// checkPlan runs the checks of prepare but creates nothing. missing are the disks whose volumes were never created.
 func (a *applying) checkPlan(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.Edit) (in definitionEdit, places, missing []localVolume, err error) {
 	if in, places, err = a.resolveEdit(plan); err != nil {
 		return in, nil, nil, err

@@ -87,7 +87,7 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 	return err
 }
 
-// onPool runs f while it holds the pool's lock, so that only one operation at a time runs for a pool.
+// withPoolLock runs f while it holds the pool's lock, so that only one operation at a time runs for a pool.
 func (b *Backend) withPoolLock(ctx context.Context, verb string, pool fleet.Pool, f func(context.Context, *conn) error) error {
 	act := verb + " pool " + pool.Name
 	if err := ctx.Err(); err != nil {

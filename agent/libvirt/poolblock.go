@@ -19,12 +19,12 @@ import (
 // volume in every definition.
 type blocks struct {
 	format string // the format in volume lists
-	// base returns the address prefix of the pool's volumes, also for a pool that somebody else defined. An empty
+	// prefix returns the address prefix of the pool's volumes, also for a pool that somebody else defined. An empty
 	// prefix means that the pool's name is the prefix.
 	prefix   func(libvirtxml.StoragePool) string
-	suffixOf  func(volume string) string // the address after base; empty if no volume can have this name
-	nameOf func(below string) string  // the inverse of below
-	source func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource
+	suffixOf func(volume string) string // the address after base; empty if no volume can have this name
+	nameOf   func(below string) string  // the inverse of below
+	source   func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource
 }
 
 // blocksOf returns the mapping of the pool's kind. It returns nil for a file pool.
@@ -42,7 +42,7 @@ func (b *blocks) address(p fleet.Pool, volume string) string {
 	return ""
 }
 
-// at returns the name of the pool's volume at the address. It is empty if the address is not in the pool.
+// volumeAt returns the name of the pool's volume at the address. It is empty if the address is not in the pool.
 func (b *blocks) volumeAt(p fleet.Pool, address string) string {
 	if name, ok := strings.CutPrefix(address, volumePath(p.Name, "")); ok {
 		return name
@@ -183,7 +183,7 @@ func iscsiSource(p fleet.Pool) *libvirtxml.StoragePoolSource {
 	return x
 }
 
-// placeOfBlocks returns the identity of a block pool's storage. It ignores the fields that libvirt adds after a
+// blockPoolStorage returns the identity of a block pool's storage. It ignores the fields that libvirt adds after a
 // refresh.
 func blockPoolStorage(x libvirtxml.StoragePool) poolStorage {
 	at := poolStorage{kind: x.Type}
@@ -210,7 +210,7 @@ func blockPoolStorage(x libvirtxml.StoragePool) poolStorage {
 	return at
 }
 
-// poolSecret describes the libvirt secret of a pool kind: the usage element and the bytes of the value.
+// sendPoolSecret describes the libvirt secret of a pool kind: the usage element and the bytes of the value.
 type poolSecret struct {
 	usage func(id string) *libvirtxml.SecretUsage
 	value func(secret string) ([]byte, error)
@@ -324,7 +324,7 @@ func (b *Backend) readVolumeInfo(ctx context.Context, c *conn, pool golibvirt.St
 	return &v, volumeIn(p.pool, x), err
 }
 
-// volumeIn returns the volume as libvirt's pool reports it. The name is empty if the volume is unusable, such as an
+// findVolume returns the volume as libvirt's pool reports it. The name is empty if the volume is unusable, such as an
 // iSCSI controller.
 func volumeIn(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
 	v, kind := volumeOf(x), blocksOf(p.Spec)

@@ -50,7 +50,7 @@ func (b *Backend) checkPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error
 	})
 }
 
-// failed returns the status of a failed pool.
+// failedStatus returns the status of a failed pool.
 func (g *poolCheck) failedStatus(message string) fleet.PoolStatus {
 	return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: g.pool.Spec.Path, Error: message}
 }
@@ -138,7 +138,7 @@ func (g *poolCheck) handleInactive(l *golibvirt.Libvirt, st fleet.PoolStatus, au
 	return g.restartPool(l)
 }
 
-// heal starts the pool and checks it again.
+// restartPool starts the pool and checks it again.
 func (g *poolCheck) restartPool(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	g.started = true
 	err := wrapAction("start pool "+g.pool.Name, g.startPool(g.life, g.c, g.pool))
@@ -153,7 +153,7 @@ func (g *poolCheck) restartPool(l *golibvirt.Libvirt) (fleet.PoolStatus, error) 
 	return g.check(l)
 }
 
-// inactive returns st as failed or stalled if the pool's last start failed or hung, otherwise unchanged.
+// inactiveStatus returns st as failed or stalled if the pool's last start failed or hung, otherwise unchanged.
 func (w *poolWatch) inactiveStatus(st fleet.PoolStatus) fleet.PoolStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -281,7 +281,7 @@ func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 	return known
 }
 
-// isBusy reports whether libvirt refused the refresh because a volume of the pool is being created.
+// answerBusy reports whether libvirt refused the refresh because a volume of the pool is being created.
 func isBusy(err error) bool {
 	return isLibvirtError(err) && strings.Contains(err.Error(), "asynchronous jobs")
 }
@@ -359,7 +359,7 @@ func rawFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 // abandonedAfter is the time since the last write after which an unfinished file counts as abandoned.
 const abandonedAfter = 10 * time.Minute
 
-// abandoned reports whether nobody has written to the unfinished file for abandonedAfter.
+// isAbandoned reports whether nobody has written to the unfinished file for abandonedAfter.
 func isAbandoned(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && time.Since(info.ModTime()) > abandonedAfter

@@ -80,7 +80,7 @@ func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool,
 
 var sourceConflict = regexp.MustCompile(`conflict with pool: '(.+)'`)
 
-// placeTaken translates libvirt's error about another pool with the same source into an error for people.
+// translateSourceConflict translates libvirt's error about another pool with the same source into an error for people.
 func translateSourceConflict(ctx context.Context, c *conn, err error) error {
 	if err == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mounted returns a pool that the host mounts. The test's cleanup releases the pool.
+// mountedPool returns a pool that the host mounts. The test's cleanup releases the pool.
 func mountedPool(t *testing.T, b hypervisor.Hypervisor, spec fleet.PoolSpec) fleet.Pool {
 	t.Helper()
 	spec.Path = filepath.Join(t.TempDir(), "mnt")
@@ -32,7 +32,7 @@ func mountedPool(t *testing.T, b hypervisor.Hypervisor, spec fleet.PoolSpec) fle
 	return p
 }
 
-// allowing returns a backend whose settings allow pools on these devices.
+// backendAllowing returns a backend whose settings allow pools on these devices.
 func backendAllowing(t *testing.T, devices ...string) hypervisor.Hypervisor {
 	t.Helper()
 	needHost(t)
@@ -46,7 +46,7 @@ func backendAllowing(t *testing.T, devices ...string) hypervisor.Hypervisor {
 	return b
 }
 
-// loop returns a loop device with an empty file system.
+// loopDevice returns a loop device with an empty file system.
 func loopDevice(t *testing.T, format string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")

@@ -103,7 +103,7 @@ func (b *Backend) undoStart(ctx context.Context, c *conn, ref golibvirt.StorageP
 	}
 }
 
-// poolAllowed refuses pools that the agent's settings forbid, and pool kinds that the agent does not know.
+// checkPoolAllowed refuses pools that the agent's settings forbid, and pool kinds that the agent does not know.
 func (b *Backend) checkPoolAllowed(ctx context.Context, p fleet.Pool) error {
 	kind, known := poolSources[p.Spec.Kind]
 	if !known {
@@ -124,7 +124,7 @@ func (b *Backend) checkPoolAllowed(ctx context.Context, p fleet.Pool) error {
 	return err
 }
 
-// checkPlace inspects the pool's directory and refuses a directory other than the recorded one.
+// checkPoolDir inspects the pool's directory and refuses a directory other than the recorded one.
 func (b *Backend) checkPoolDir(ctx context.Context, record pooldir.RecordedPool) (pooldir.DirReading, error) {
 	if record.Path == "" {
 		return pooldir.DirReading{}, nil // libvirt identifies a block pool by its source
@@ -136,7 +136,7 @@ func (b *Backend) checkPoolDir(ctx context.Context, record pooldir.RecordedPool)
 	return now, record.CheckPlace(now)
 }
 
-// placePath returns the directory that holds the pool's marker. It is empty for a block pool.
+// markerDir returns the directory that holds the pool's marker. It is empty for a block pool.
 func markerDir(s fleet.PoolSpec) string {
 	if !s.Kind.Info().FilePool {
 		return ""
@@ -144,11 +144,11 @@ func markerDir(s fleet.PoolSpec) string {
 	return path.Clean(s.Path)
 }
 
-// writtenElsewhere reports whether other hosts may write to the pool's files.
+// isShared reports whether other hosts may write to the pool's files.
 func isShared(s fleet.PoolSpec) bool { return s.Shared || s.Kind.Info().Mounted }
 
-// recordPlace checks the directory of an active pool, records it, and creates the marker at first use. A directory that
-// lost its marker gets no new one.
+// recordPoolDir checks the directory of an active pool, records it, and creates the marker at first use. A directory
+// that lost its marker gets no new one.
 func (b *Backend) recordPoolDir(ctx context.Context, p fleet.Pool, record pooldir.RecordedPool) (pooldir.DirReading, error) {
 	record.ID, record.Path, record.Shared = p.ID, markerDir(p.Spec), isShared(p.Spec)
 	if record.Path == "" {

@@ -29,8 +29,8 @@ const (
 // poolWatches checks each assigned pool on its own connection. libvirt locks a pool while it reads the storage, so
 // hanging storage blocks every call for that pool and the list of all pools.
 type poolWatches struct {
-	roots  pooldir.Roots
-	book   *state.PoolBook
+	roots pooldir.Roots
+	book  *state.PoolBook
 	locks keyLocks[string] // by pool name; locked by jobs and by pool checks
 
 	mu     sync.Mutex
@@ -45,7 +45,7 @@ type poolWatch struct {
 
 	mu        sync.Mutex
 	failure   string // the error of the last failed job or refresh; empty after a success
-	timedOut      bool   // the last failed job or refresh reached its deadline without an answer
+	timedOut  bool   // the last failed job or refresh reached its deadline without an answer
 	refreshed time.Time
 	volumes   []fleet.Volume
 	machines  map[string]cachedAppliance
@@ -71,7 +71,8 @@ func (p *poolWatches) of(name string) *poolWatch {
 	return p.all[name]
 }
 
-// changed makes the next read of the pool, and of the list of pools, check again instead of returning a cached result.
+// expirePool makes the next read of the pool, and of the list of pools, check again instead of returning a cached
+// result.
 func (p *poolWatches) expirePool(name string) {
 	w := p.of(name)
 	w.mu.Lock()
@@ -81,8 +82,8 @@ func (p *poolWatches) expirePool(name string) {
 	p.others.expire()
 }
 
-// poolFailed records the outcome of a job, a refresh or a restart. The pool's status shows the error until the pool is
-// active. A nil err records a success.
+// recordPoolOutcome records the outcome of a job, a refresh or a restart. The pool's status shows the error until the
+// pool is active. A nil err records a success.
 func (b *Backend) recordPoolOutcome(p fleet.Pool, err error) {
 	w := b.pools.of(p.Name)
 	w.mu.Lock()
@@ -100,7 +101,7 @@ func (b *Backend) recordPoolOutcome(p fleet.Pool, err error) {
 	}
 }
 
-// keepPool writes the pool to the pool book. It only logs a failed write, because the record matters only after a
+// recordPool writes the pool to the pool book. It only logs a failed write, because the record matters only after a
 // restart of the agent.
 func (b *Backend) recordPool(p fleet.Pool, record pooldir.RecordedPool) {
 	if err := b.pools.book.Put(p.Name, record); err != nil {
@@ -125,7 +126,7 @@ func (p *poolWatches) expire() {
 	p.others.expire()
 }
 
-// hangs returns an error if the pool's storage hangs, because another call would only block one more thread of
+// checkHanging returns an error if the pool's storage hangs, because another call would only block one more thread of
 // libvirtd.
 func (p *poolWatches) checkHanging(name string) error {
 	if s := p.of(name).state(); s.late > stalledAfter {
@@ -134,7 +135,7 @@ func (p *poolWatches) checkHanging(name string) error {
 	return nil
 }
 
-// answers returns an error if the pool's storage hangs, or if the pool's directory is not the recorded one.
+// checkAnswers returns an error if the pool's storage hangs, or if the pool's directory is not the recorded one.
 func (p *poolWatches) checkAnswers(name string) error {
 	if err := p.checkHanging(name); err != nil {
 		return err

@@ -94,7 +94,7 @@ func poolXML(p fleet.Pool) libvirtxml.StoragePool {
 	return x
 }
 
-// poolPlace identifies the storage of a pool. Pools with equal values use the same storage.
+// poolStorage identifies the storage of a pool. Pools with equal values use the same storage.
 type poolStorage struct {
 	kind, path, host, dir, device string
 	gluster                       bool // otherwise NFS
@@ -151,7 +151,7 @@ func sameSource(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
 	return poolStorageOf(x) == poolStorageOf(poolXML(fleet.Pool{Spec: s}))
 }
 
-// otherSource is the error for a pool of this name with another source.
+// errOtherSource is the error for a pool of this name with another source.
 func errOtherSource(name string, x libvirtxml.StoragePool) error {
 	at := poolStorageOf(x)
 	what := strings.TrimSpace(at.kind + " " + at.describe())

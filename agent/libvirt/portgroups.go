@@ -111,7 +111,7 @@ func (g groups) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// named returns the text of the group with this name. It is empty if there is none.
+// textOf returns the text of the group with this name. It is empty if there is none.
 func (g groups) textOf(name string) string {
 	if i := slices.IndexFunc(g, func(x groupXML) bool { return x.Name == name }); i >= 0 {
 		return g[i].text()
@@ -119,7 +119,7 @@ func (g groups) textOf(name string) string {
 	return ""
 }
 
-// into inserts the port groups into a network's XML.
+// insertInto inserts the port groups into a network's XML.
 func (g groups) insertInto(text string) string {
 	const end = "</network>"
 	i := strings.LastIndex(text, end)
@@ -217,13 +217,13 @@ func limitNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Networ
 	})
 }
 
-// bound is one of libvirt's bandwidth parameters; 0 means no limit.
+// bandwidthParam is one of libvirt's bandwidth parameters; 0 means no limit.
 type bandwidthParam struct {
 	name  string
 	value uint32
 }
 
-// bounds returns libvirt's bandwidth parameters for one direction.
+// bandwidthParams returns libvirt's bandwidth parameters for one direction.
 func bandwidthParams(way string, r *fleet.Rate) []bandwidthParam {
 	if r == nil {
 		r = &fleet.Rate{}
@@ -231,7 +231,7 @@ func bandwidthParams(way string, r *fleet.Rate) []bandwidthParam {
 	return []bandwidthParam{{way + ".average", uint32(r.AverageKiB)}, {way + ".peak", uint32(r.PeakKiB)}, {way + ".burst", uint32(r.BurstKiB)}}
 }
 
-// currentBounds returns a NIC's current bandwidth parameters.
+// currentBandwidth returns a NIC's current bandwidth parameters.
 func currentBandwidth(b *libvirtxml.DomainInterfaceBandwidth) []bandwidthParam {
 	if b == nil {
 		b = &libvirtxml.DomainInterfaceBandwidth{}

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// shim replaces tc where the kernel lacks traffic control. Its calls succeed, so the test can check that libvirt
+// tcShim replaces tc where the kernel lacks traffic control. Its calls succeed, so the test can check that libvirt
 // accepts the bandwidth.
 const tcShim = `#!/bin/sh
 exit 0

@@ -37,7 +37,8 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 	}
 }
 
-// startVM starts the VM unless the VM is running or starting. underWay reports that an earlier start has not ended.
+// startVM starts the VM unless the VM is running or starting. diskCopyError reports that an earlier start has not
+// ended.
 func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, err error) {
 	err = b.withVMConn(ctx, id, "start", func(ctx context.Context, c *conn, s observedDomain) error {
 		if s.live != nil {
@@ -140,7 +141,7 @@ func (b *Backend) ResumeVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// onRunning is onVM but fails if the guest is not running.
+// withRunningVM is withVM but fails if the guest is not running.
 func (b *Backend) withRunningVM(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, observedDomain) error) error {
 	return b.withVM(ctx, id, verb, func(l *golibvirt.Libvirt, s observedDomain) error {
 		if s.live == nil {
@@ -150,14 +151,14 @@ func (b *Backend) withRunningVM(ctx context.Context, id fleet.VMID, verb string,
 	})
 }
 
-// onVM is onVMConn for a function that makes a single libvirt call.
+// withVM is withVMConn for a function that makes a single libvirt call.
 func (b *Backend) withVM(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, observedDomain) error) error {
 	return b.withVMConn(ctx, id, verb, func(ctx context.Context, c *conn, s observedDomain) error {
 		return c.do(ctx, func(l *golibvirt.Libvirt) error { return f(l, s) })
 	})
 }
 
-// onVMConn runs f for a managed VM, with the VM's current state, under the VM's lock and on a new connection.
+// withVMConn runs f for a managed VM, with the VM's current state, under the VM's lock and on a new connection.
 func (b *Backend) withVMConn(ctx context.Context, id fleet.VMID, verb string, f func(context.Context, *conn, observedDomain) error) error {
 	unlock, err := b.vms.lock(ctx, id)
 	if err != nil {
@@ -183,12 +184,12 @@ func (b *Backend) withVMConn(ctx context.Context, id fleet.VMID, verb string, f 
 	})
 }
 
-// noDomain is the error for a VM without a domain on this host.
+// errNoDomain is the error for a VM without a domain on this host.
 func errNoDomain(id fleet.VMID) error {
 	return fleet.Errorf(fleet.NotFound, "The host has no domain with the UUID %s. Edit and save the VM to define the domain again.", id)
 }
 
-// notOurs is the error for a domain that Quantix did not create.
+// errUnmanaged is the error for a domain that Quantix did not create.
 func errUnmanaged() error {
 	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not created by Quantix, so Quantix does not change the domain. Use virsh on the host.")
 }

@@ -123,7 +123,8 @@ func (p *proxy) serve(client net.Conn) {
 // the proxy forwards the answer. If at returns false, the proxy closes the connection.
 type changeWatch struct{ at func(what string) bool }
 
-// changing maps procedure numbers of libvirt's protocol to the changes that they make to VMs, volumes and secrets.
+// changingProcedures maps procedure numbers of libvirt's protocol to the changes that they make to VMs, volumes and
+// secrets.
 var changingProcedures = map[uint32]string{
 	11: "define", 350: "define", 231: "undefine", 9: "start", 33: "shut down",
 	142: "define a secret", 144: "set a secret", 146: "undefine a secret",

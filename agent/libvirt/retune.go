@@ -82,7 +82,8 @@ func (a *applying) swapDrives(ctx context.Context, ref golibvirt.Domain, inactiv
 	return nil
 }
 
-// swap changes the medium of one drive. If the guest has locked the tray, swap changes nothing and returns no error.
+// swapDrive changes the medium of one drive. If the guest has locked the tray, swap changes nothing and returns no
+// error.
 func (a *applying) swapDrive(ctx context.Context, ref golibvirt.Domain, want, drive libvirtxml.DomainDisk) error {
 	if pathOf(&drive) == pathOf(&want) {
 		return nil

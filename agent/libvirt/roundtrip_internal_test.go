@@ -174,7 +174,7 @@ func roundTrip(t *testing.T, vm fleet.VM, k acceleratorKind) (hypervisor.Applied
 	return *applied, definedOf(&again, *applied, known.volumeAt), text
 }
 
-// same fails the test if reading the VM's definition does not return the VM's spec.
+// checkRoundTrip fails the test if reading the VM's definition does not return the VM's spec.
 func checkRoundTrip(t *testing.T, vm fleet.VM, k acceleratorKind) {
 	t.Helper()
 	applied, is, text := roundTrip(t, vm, k)

@@ -64,7 +64,7 @@ func (s *snapper) tree() fleet.SnapshotTree {
 	return fleet.SnapshotTree{}
 }
 
-// off stops the guest if it runs.
+// stopGuest stops the guest if it runs.
 func (s *snapper) stopGuest() {
 	s.t.Helper()
 	s.ok(s.StopVM(s.t.Context(), s.vm.ID))

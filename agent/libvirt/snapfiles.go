@@ -302,7 +302,7 @@ func (w *snapshotJob) mayRemove(path string) bool {
 	return false
 }
 
-// measure records the allocated size of the snapshots' read-only files.
+// measureLayers records the allocated size of the snapshots' read-only files.
 func measureLayers(t *hypervisor.SnapTree) {
 	took := func(path string) int64 {
 		info, err := os.Stat(path)
@@ -331,7 +331,7 @@ func (a *applying) currentDiskPath(p localVolume) (string, error) {
 	return cmp.Or(t.ActiveFile(p.ref()), p.path()), nil
 }
 
-// dropSnapped refuses to remove disks from the definition if snapshots need the disks.
+// refuseSnapshotDisks refuses to remove disks from the definition if snapshots need the disks.
 func (a *applying) refuseSnapshotDisks(disks []fleet.Disk) error {
 	if len(disks) == 0 {
 		return nil

@@ -256,7 +256,7 @@ func (w *snapshotJob) commitFile(ctx context.Context, m hypervisor.SnapMerge, pr
 	return errors.Join(translateNoSnapshotSpace(filepath.Dir(m.Base), err), w.forgetWork())
 }
 
-// unused returns an error if a QEMU has one of the files open.
+// checkFilesUnused returns an error if a QEMU has one of the files open.
 func checkFilesUnused(ctx context.Context, files ...string) error {
 	for _, f := range files {
 		open, err := withinLookPatience(ctx, func() (bool, error) { return openByQEMU(f) })

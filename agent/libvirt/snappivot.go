@@ -35,7 +35,7 @@ func (w *snapshotJob) recordPivot() error {
 	return w.save()
 }
 
-// pivoted reports whether the guest has left the top file of a merge that libvirt no longer lists as a job.
+// hasPivoted reports whether the guest has left the top file of a merge that libvirt no longer lists as a job.
 func (w *snapshotJob) hasPivoted(ctx context.Context, m hypervisor.SnapMerge, active bool) (bool, error) {
 	for began := time.Now(); ; {
 		s, err := w.readState(ctx)
@@ -70,7 +70,7 @@ func (w *snapshotJob) hasPivoted(ctx context.Context, m hypervisor.SnapMerge, ac
 // ghostPatience is how long libvirt may take to notice that QEMU ended a job.
 const ghostPatience = 2 * time.Second
 
-// later waits for lookPeriod. It returns an error if ctx ends first.
+// waitLookPeriod waits for unplugPoll. It returns an error if ctx ends first.
 func waitLookPeriod(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -80,7 +80,7 @@ func waitLookPeriod(ctx context.Context) error {
 	}
 }
 
-// underWay returns the error for a disk that libvirt reports as being copied: QEMU really copies the disk, or only
+// diskCopyError returns the error for a disk that libvirt reports as being copied: QEMU really copies the disk, or only
 // libvirt believes so.
 func (w *snapshotJob) diskCopyError(ctx context.Context, s moveState, d *libvirtxml.DomainDisk, name string) error {
 	jobs, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
@@ -96,24 +96,24 @@ func (w *snapshotJob) diskCopyError(ctx context.Context, s moveState, d *libvirt
 	return fleet.Errorf(fleet.Conflict, "The host is already copying %s (virsh blockjob). End that copy first.", name)
 }
 
-// ghost is the error for a disk that libvirt reports as being copied while QEMU copies nothing.
+// errGhostJob is the error for a disk that libvirt reports as being copied while QEMU copies nothing.
 func errGhostJob(disk string) error {
 	return fleet.Errorf(fleet.Conflict, "libvirt was stopped while %s was being merged or copied. libvirt still lists that job, although QEMU has ended the job. "+
 		"No data is lost. Shut the guest down, which removes the job from libvirt. Then consolidate the VM's disks.", disk)
 }
 
-// guestEnded is the error for a guest that ended during a merge.
+// errGuestEnded is the error for a guest that ended during a merge.
 func errGuestEnded() error {
 	return fleet.Errorf(fleet.Conflict, "The guest ended while its disk was being merged. No data is lost. Consolidate the VM's disks to complete the merge.")
 }
 
-// onBase asks QEMU whether the guest uses the base of the merge.
+// usesBase asks QEMU whether the guest uses the base of the merge.
 func (w *snapshotJob) usesBase(ctx context.Context, s moveState, m hypervisor.SnapMerge) (bool, error) {
 	return w.diskChangedTo(ctx, w.c, s.observedDomain, m.Top, m.Base)
 }
 
-// sameContent checks that the base has the same content as the top, after the guest ended during a pivot. With equal
-// content, the outcome of the pivot does not matter.
+// checkSameContent checks that the base has the same content as the top, after the guest ended during a pivot. With
+// equal content, the outcome of the pivot does not matter.
 func (w *snapshotJob) checkSameContent(ctx context.Context, m hypervisor.SnapMerge) error {
 	if err := checkFilesUnused(ctx, m.Top, m.Base); err != nil {
 		return err
@@ -134,8 +134,8 @@ func (w *snapshotJob) checkSameContent(ctx context.Context, m hypervisor.SnapMer
 	return err
 }
 
-// settleLost finishes the merge of a guest that libvirt lost during a pivot. Only the running QEMU knows which file the
-// guest uses.
+// finishMergeOfLostGuest finishes the merge of a guest that libvirt lost during a pivot. Only the running QEMU knows
+// which file the guest uses.
 func (w *snapshotJob) finishMergeOfLostGuest(ctx context.Context, s moveState) error {
 	note := w.tree.Work
 	if note == nil || note.Kind != hypervisor.SnapMergeKind || note.Step != hypervisor.SnapPivoting {
@@ -148,7 +148,7 @@ func (w *snapshotJob) finishMergeOfLostGuest(ctx context.Context, s moveState) e
 	return w.finishMerge(ctx, *note.Merge)
 }
 
-// pivotSettled refuses to start a VM while the outcome of a pivot is unknown.
+// refuseUnknownPivot refuses to start a VM while the outcome of a pivot is unknown.
 func refuseUnknownPivot(s observedDomain) error {
 	if s.live != nil || s.tree == nil || s.tree.Work == nil || s.tree.Work.Step != hypervisor.SnapPivoting {
 		return nil
@@ -160,7 +160,8 @@ func refuseUnknownPivot(s observedDomain) error {
 	return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched the guest away from the file %s. First consolidate the VM's disks (Snapshots), which determines the current file.", filepath.Base(top))
 }
 
-// changedTo asks the guest's QEMU whether a disk uses the file to instead of from. It fails if QEMU has neither file.
+// diskChangedTo asks the guest's QEMU whether a disk uses the file to instead of from. It fails if QEMU has neither
+// file.
 func (b *Backend) diskChangedTo(ctx context.Context, c *conn, s observedDomain, from, to string) (bool, error) {
 	files, err := b.diskFilesInQEMU(ctx, c, s)
 	switch {
@@ -174,8 +175,8 @@ func (b *Backend) diskChangedTo(ctx context.Context, c *conn, s observedDomain, 
 	return false, fleet.Errorf(fleet.Conflict, "QEMU uses neither %s nor %s for the guest, so the disk's file is unknown. Check with virsh qemu-monitor-command query-block.", from, to)
 }
 
-// filesOf returns the files of the guest's disks as QEMU reports them. It asks QEMU through libvirt. If libvirt has
-// lost the guest, libvirt does not use QEMU's monitor socket, so filesOf uses the socket directly.
+// diskFilesInQEMU returns the files of the guest's disks as QEMU reports them. It asks QEMU through libvirt. If libvirt
+// has lost the guest, libvirt does not use QEMU's monitor socket, so diskFilesInQEMU uses the socket directly.
 func (b *Backend) diskFilesInQEMU(ctx context.Context, c *conn, s observedDomain) ([]string, error) {
 	ask := func(question string) (string, error) {
 		return call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.QEMUDomainMonitorCommand(s.ref, question, 0) })

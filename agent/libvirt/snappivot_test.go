@@ -87,7 +87,7 @@ func (m *monitor) write(b byte) {
 	}
 }
 
-// cutOff runs a job and requires that the agent's simulated death interrupts the job.
+// truncatedError runs a job and requires that the agent's simulated death interrupts the job.
 func cutOff(t *testing.T, do func() error) {
 	t.Helper()
 	defer func() {
@@ -98,7 +98,7 @@ func cutOff(t *testing.T, do func() error) {
 	t.Error("the job has ended:", do())
 }
 
-// changingOver is a VM whose agent and libvirtd ended just as QEMU got the pivot command.
+// pivotSuffix is a VM whose agent and libvirtd ended just as QEMU got the pivot command.
 type pivotSuffix struct {
 	*snapper
 	in   hypervisor.SnapshotWork // the interrupted job

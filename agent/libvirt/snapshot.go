@@ -112,7 +112,7 @@ func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64,
 	return b.statusOf(s, b.sizesOf(ctx, pathsOf(s)), b.addresses.state().value[id]), generation, nil
 }
 
-// see reads one domain over the backend's connection for state.
+// readVM reads one domain over the backend's connection for state.
 func (b *Backend) readVM(ctx context.Context, id fleet.VMID) (observedDomain, error) {
 	c, err := b.stateConn(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (b *Backend) readVM(ctx context.Context, id fleet.VMID) (observedDomain, er
 	return b.readDomainOn(ctx, c, id)
 }
 
-// seeOn reads one domain on the given connection.
+// readDomainOn reads one domain on the given connection.
 func (b *Backend) readDomainOn(ctx context.Context, c *conn, id fleet.VMID) (observedDomain, error) {
 	uuid, err := parseUUID(id)
 	if err != nil {

@@ -37,7 +37,7 @@ func (b *Backend) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork
 	return b.runSnapshotJob(ctx, "delete a snapshot of "+in.VM.Name, in, (*snapshotJob).deleteSnapshot)
 }
 
-// onSnapshots finishes or undoes an interrupted job, and then runs do. It does nothing if the tree records that this
+// runSnapshotJob finishes or undoes an interrupted job, and then runs do. It does nothing if the tree records that this
 // job is done.
 func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.SnapshotWork, do func(*snapshotJob, context.Context) error) error {
 	unlock, err := b.vms.lock(ctx, in.VM.ID)
@@ -125,13 +125,13 @@ func (b *Backend) ownSnapshots(vm fleet.VM) (release func(), err error) {
 // save writes the snapshot tree to the disk.
 func (w *snapshotJob) save() error { return writeTree(w.tree) }
 
-// see reads the domain's current state.
+// readState reads the domain's current state.
 func (w *snapshotJob) readState(ctx context.Context) (moveState, error) {
 	m := &diskMove{Backend: w.Backend, c: w.c, in: hypervisor.MoveDisk{VM: w.in.VM}}
 	return m.readState(ctx)
 }
 
-// running returns the running guest's definition. It returns nil if the guest is off.
+// runningDefinition returns the running guest's definition. It returns nil if the guest is off.
 func (w *snapshotJob) runningDefinition(ctx context.Context, s moveState) (*libvirtxml.Domain, error) {
 	if s.live == nil {
 		return nil, nil
@@ -143,7 +143,7 @@ func (w *snapshotJob) runningDefinition(ctx context.Context, s moveState) (*libv
 	return x, err
 }
 
-// diskOf returns the domain's disk for a disk of the spec. It returns nil if there is none.
+// missingDiskPage returns the domain's disk for a disk of the spec. It returns nil if there is none.
 func diskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
 	if x == nil || x.Devices == nil {
 		return nil
@@ -155,8 +155,8 @@ func diskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
 	return &x.Devices.Disks[i]
 }
 
-// usesAll compares the domain's disks with the layers. It returns all if every disk uses the file of its layer, and
-// none if no disk does.
+// compareLayers compares the domain's disks with the layers. It returns all if every disk uses the file of its layer,
+// and none if no disk does.
 func compareLayers(x *libvirtxml.Domain, next []hypervisor.SnapLayer) (all, none bool) {
 	all, none = true, true
 	for _, n := range next {
@@ -170,7 +170,7 @@ func compareLayers(x *libvirtxml.Domain, next []hypervisor.SnapLayer) (all, none
 	return all, none
 }
 
-// at returns the path of the disk's own volume.
+// ownVolumePath returns the path of the disk's own volume.
 func (w *snapshotJob) ownVolumePath(ref fleet.Volref) string {
 	p, err := localVolumeOf(ref, w.in.Pools)
 	if err != nil {
@@ -179,8 +179,8 @@ func (w *snapshotJob) ownVolumePath(ref fleet.Volref) string {
 	return p.path()
 }
 
-// check refuses a VM with a state that Quantix did not create. Otherwise a job would lose disks or snapshots that
-// somebody created outside Quantix.
+// checkManaged refuses a VM with a state that Quantix did not create. Otherwise a job would lose disks or snapshots
+// that somebody created outside Quantix.
 func (w *snapshotJob) checkManaged(ctx context.Context, s moveState) error {
 	refuse := func(format string, args ...any) error { return fleet.Errorf(fleet.Conflict, format, args...) }
 	switch {
@@ -322,7 +322,7 @@ func setFile(d *libvirtxml.DomainDisk, file string) {
 	d.BackingStore, d.Mirror = nil, nil
 }
 
-// settle finishes or undoes a job that was interrupted, including an earlier attempt of this job.
+// settleUnfinished finishes or undoes a job that was interrupted, including an earlier attempt of this job.
 func (w *snapshotJob) settleUnfinished(ctx context.Context) error {
 	note := w.tree.Work
 	if note == nil {
@@ -340,7 +340,7 @@ func (w *snapshotJob) settleUnfinished(ctx context.Context) error {
 	return fleet.Errorf(fleet.Conflict, "A newer agent has started a snapshot job that this agent does not know. Upgrade this agent.")
 }
 
-// interrupted reports whether err comes from an interruption and not from a refusal. After an interruption everything
+// isInterrupted reports whether err comes from an interruption and not from a refusal. After an interruption everything
 // stays unchanged, because the job is retried.
 func isInterrupted(ctx context.Context, err error) bool {
 	return errors.Is(err, hypervisor.ErrAway) || ctx.Err() != nil

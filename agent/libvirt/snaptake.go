@@ -82,7 +82,7 @@ func (w *snapshotJob) take(ctx context.Context) error {
 	return w.finishTake(ctx)
 }
 
-// spareRoom is the free space required beyond the estimate, in bytes.
+// spareBytes is the free space required beyond the estimate, in bytes.
 const spareBytes = 64 << 20
 
 // checkSpace checks that the pools have space for the memory file and for the start of each new overlay. The memory
@@ -103,8 +103,8 @@ func (w *snapshotJob) checkSpace(ctx context.Context, s moveState, node hypervis
 	return nil
 }
 
-// fits returns an error if the directory's file system has fewer free bytes than bytes. what names the user of the
-// space in the error.
+// checkFreeSpace returns an error if the directory's file system has fewer free bytes than bytes. what names the user
+// of the space in the error.
 func checkFreeSpace(ctx context.Context, dir string, bytes int64, what string) error {
 	free, err := withinLookPatience(ctx, func() (int64, error) {
 		f, err := os.Open(dir)
@@ -120,7 +120,7 @@ func checkFreeSpace(ctx context.Context, dir string, bytes int64, what string) e
 	return err
 }
 
-// outOfSnapRoom replaces an out-of-space error by an error that says what to do.
+// translateNoSnapshotSpace replaces an out-of-space error by an error that says what to do.
 func translateNoSnapshotSpace(dir string, err error) error {
 	if !isFull(err) {
 		return err

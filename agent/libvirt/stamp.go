@@ -26,9 +26,9 @@ func (v volumeID) stamp() string {
 	return fmt.Sprintf("%d %d %d %d", v.ino, v.bytes, v.modified.UnixNano(), v.changed)
 }
 
-// like compares the file with an earlier stamp. same reports that inode, length and modification time are equal.
-// touched reports that the inode change time differs; it is false for a stamp of an older agent, which has no inode
-// change time.
+// compareStamp compares the file with an earlier stamp. same reports that inode, length and modification time are
+// equal. touched reports that the inode change time differs; it is false for a stamp of an older agent, which has no
+// inode change time.
 func (v volumeID) compareStamp(stamp string) (same, touched bool) {
 	core, changed, recorded := stamp, "", false
 	if fields := strings.Fields(stamp); len(fields) == 4 {

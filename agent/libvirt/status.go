@@ -106,8 +106,8 @@ var (
 // every report.
 const stepBytes = 64 << 20
 
-// steady returns the value to report. It returns reported until newest differs from it by stepBytes, or by a thousandth
-// of total if that is more.
+// smoothSize returns the value to report. It returns reported until newest differs from it by stepBytes, or by a
+// thousandth of total if that is more.
 func smoothSize(reported, newest, total int64) int64 {
 	diff := newest - reported
 	if diff < 0 {

@@ -15,16 +15,16 @@ import (
 	"quantix/internal/wire"
 )
 
-// held is a file that a domain uses as a disk or in a disk's backing chain. The medium in a drive does not count,
+// diskFile is a file that a domain uses as a disk or in a disk's backing chain. The medium in a drive does not count,
 // because the guest only reads it.
 type diskFile struct {
-	path   string // or "volume:pool/name"
-	opaque bool   // raw: the file's content is guest data and names no other files
-	inChain   bool   // in a disk's backing chain
-	shared bool   // the definition lets other domains write to the file
+	path    string // or "volume:pool/name"
+	opaque  bool   // raw: the file's content is guest data and names no other files
+	inChain bool   // in a disk's backing chain
+	shared  bool   // the definition lets other domains write to the file
 }
 
-// use returns how the domain uses the file.
+// fileUsage returns how the domain uses the file.
 func (h diskFile) fileUsage() usage {
 	if h.inChain {
 		return usedAsBacking
@@ -32,7 +32,7 @@ func (h diskFile) fileUsage() usage {
 	return usedAsDisk
 }
 
-// heldBy returns the files that the definition names for one disk.
+// diskFilesOf returns the files that the definition names for one disk.
 func diskFilesOf(d *libvirtxml.DomainDisk) []diskFile {
 	if d.Device == "cdrom" || hasAliasPrefix(d.Alias, aliasDrive) { // an unmanaged floppy is writable, so it counts
 		return nil
@@ -183,7 +183,9 @@ func (b *Backend) userOf(ctx context.Context, all []observedDomain, except fleet
 
 // checkNoDisk refuses a file that is a domain's disk or in a disk's backing chain, because the content belongs to that
 // guest.
-func (a *applying) checkNoDisk(ctx context.Context, p localVolume) error { return a.checkRead(ctx, p, false) }
+func (a *applying) checkNoDisk(ctx context.Context, p localVolume) error {
+	return a.checkRead(ctx, p, false)
+}
 
 // checkRead is checkNoDisk but, if library is set, accepts an image that backs disks: library images are read-only and
 // may back disks.

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// stranger defines a domain without Quantix metadata that has these disks. The test's cleanup undefines it.
+// defineUnmanaged defines a domain without Quantix metadata that has these disks. The test's cleanup undefines it.
 func defineUnmanaged(t *testing.T, disks string) fleet.VMID {
 	t.Helper()
 	name := "stranger-" + string(fleet.NewID[fleet.VMID]())

@@ -59,7 +59,7 @@ func unmount(t *testing.T, dir string) {
 	}
 }
 
-// change edits a VM with virsh, as an administrator does.
+// editVM edits a VM with virsh, as an administrator does.
 func editVM(t *testing.T, vm fleet.VMID, c conformance.Change) {
 	t.Helper()
 	id := string(vm)

@@ -22,20 +22,20 @@ import (
 // volumes.
 const partialSuffix = fleet.PartialSuffix
 
-// place is a volume of a pool on this host.
+// localVolume is a volume of a pool on this host.
 type localVolume struct {
 	pool   fleet.Pool
 	volume string
-	number int    // number of the disk among the VM's disks, from 1
-	size   int64  // requested size in bytes; 0: the image's size
+	number int          // number of the disk among the VM's disks, from 1
+	size   int64        // requested size in bytes; 0: the image's size
 	image  *localVolume // the image to clone
 
-	format   string // of the disk's file: see fleet.Disk.FileFormat
-	existing bool   // the volume existed before the VM: Quantix never creates, changes or deletes it
-	shared   bool   // other VMs may use the volume, too
-	secret   bool   // the volume is encrypted
-	inLibrary  bool   // the image is in the library, so it may back other disks, too
-	overlay  bool   // the disk is an overlay of the image
+	format    string // of the disk's file: see fleet.Disk.FileFormat
+	existing  bool   // the volume existed before the VM: Quantix never creates, changes or deletes it
+	shared    bool   // other VMs may use the volume, too
+	secret    bool   // the volume is encrypted
+	inLibrary bool   // the image is in the library, so it may back other disks, too
+	overlay   bool   // the disk is an overlay of the image
 
 	noImage error // why the image is unavailable on this host; matters only until the disk is created
 }
@@ -55,9 +55,12 @@ func (p localVolume) block() bool { return blocksOf(p.pool.Spec) != nil }
 func (p localVolume) ref() fleet.Volref { return fleet.Volref{PoolID: p.pool.ID, Volume: p.volume} }
 
 // partial returns the place with the unfinished name.
-func (p localVolume) partial() localVolume { return localVolume{pool: p.pool, volume: p.volume + partialSuffix} }
+func (p localVolume) partial() localVolume {
+	return localVolume{pool: p.pool, volume: p.volume + partialSuffix}
+}
 
-// placeOf returns the place of a volume. It fails if the volume's name is invalid or the volume's pool is not in pools.
+// localVolumeOf returns the place of a volume. It fails if the volume's name is invalid or the volume's pool is not in
+// pools.
 func localVolumeOf(ref fleet.Volref, pools []fleet.Pool) (localVolume, error) {
 	if ref.Volume == "" || filepath.Base(ref.Volume) != ref.Volume || ref.Volume == "." || ref.Volume == ".." {
 		return localVolume{}, fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", ref.Volume)
@@ -256,7 +259,8 @@ func (b *Backend) removeVolume(ctx context.Context, c *conn, p localVolume) erro
 	}
 }
 
-// begun reports whether libvirt is about to create a file that does not exist yet, for an agent that has just died.
+// isBeingCreated reports whether libvirt is about to create a file that does not exist yet, for an agent that has just
+// died.
 func (b *Backend) isBeingCreated(ctx context.Context, c *conn, p localVolume) bool {
 	if p == p.finalName() {
 		return false

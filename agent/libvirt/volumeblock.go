@@ -95,7 +95,7 @@ func (b *Backend) growBlock(ctx context.Context, c *conn, v golibvirt.StorageVol
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(v, uint64(size), 0) })
 }
 
-// refuseGiven returns an error for a pool with volumes that only the storage can change, such as LUNs.
+// refuseFixedVolumes returns an error for a pool with volumes that only the storage can change, such as LUNs.
 func refuseFixedVolumes(p fleet.Pool) error {
 	if p.Spec.Kind.Info().CreatesVolumes {
 		return nil

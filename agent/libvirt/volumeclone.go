@@ -75,7 +75,7 @@ func (w *volumeJob) meter(note string, total int64) *transfer.Meter {
 	return &transfer.Meter{Total: total, Report: func(done, total, rate int64) { w.in.Progress(hypervisor.FormatCopyProgress(note, done, total, rate)) }}
 }
 
-// noCopyRoom is the error for a copy that needs more space than the pool has. room and needs are in bytes.
+// errNoCopySpace is the error for a copy that needs more space than the pool has. room and needs are in bytes.
 func errNoCopySpace(to localVolume, room, needs int64) error {
 	return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the copy needs %s.", to.pool.Name, fleet.Bytes(room), fleet.Bytes(needs))
 }

@@ -63,8 +63,8 @@ func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	}))
 }
 
-// sound refuses a file that cannot be a VM's disk. It uses Quantix's own reader, because qemu-img as nobody would need
-// another group on the file while guests may use it.
+// checkValidImage refuses a file that cannot be a VM's disk. It uses Quantix's own reader, because qemu-img as nobody
+// would need another group on the file while guests may use it.
 func (w *volumeJob) checkValidImage(ctx context.Context, at localVolume) error {
 	h, err := w.imageIn(ctx, w.c, at)
 	if err != nil {
@@ -199,7 +199,7 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	})
 }
 
-// duplicate copies the source byte by byte and reports the checksum of both files.
+// copyVolume copies the source byte by byte and reports the checksum of both files.
 func (w *volumeJob) copyVolume(ctx context.Context, from localVolume) error {
 	there, err := w.alreadyMade(ctx)
 	if err != nil || there {
@@ -273,7 +273,7 @@ func (s *sparse) Write(p []byte) (int, error) {
 
 var zeroBytes = make([]byte, readBytes)
 
-// zeros reports whether all bytes are zero.
+// isAllZeros reports whether all bytes are zero.
 func isAllZeros(p []byte) bool { return len(p) <= len(zeroBytes) && bytes.Equal(p, zeroBytes[:len(p)]) }
 
 // flatten makes libvirt copy a disk and its backing chain into one image, and then reads the image for its checksum.
@@ -338,7 +338,7 @@ func checkDiskChain(of localVolume, f volumeFile) error {
 	return checkChain(of, of.path(), 0)
 }
 
-// noSoundDisk is the error for a disk with an invalid file in its backing chain.
+// errInvalidDisk is the error for a disk with an invalid file in its backing chain.
 func errInvalidDisk(of localVolume) error {
 	return fleet.Errorf(fleet.Conflict, "The disk %s or one of its backing files is not a valid qcow2 image, so no image can be created from the disk.", of.volume)
 }

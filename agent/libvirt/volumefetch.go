@@ -53,7 +53,7 @@ func (w *volumeJob) newPartial() (f *os.File, room int64, err error) {
 	return f, room, nil
 }
 
-// roomAt returns how many bytes a download or copy may use: 95 % of the free space.
+// usableBytes returns how many bytes a download or copy may use: 95 % of the free space.
 func usableBytes(f *os.File) (int64, error) {
 	free, err := freeBytes(f)
 	return free - free/20, err
@@ -79,7 +79,9 @@ func (w *volumeJob) accept(ctx context.Context, to *withheldHeadFile, action str
 	machine := fleet.ApplianceKind(w.volume)
 	inspect := w.inspect
 	if machine != "" {
-		inspect = func(to *withheldHeadFile, action string) (image.Facts, error) { return w.inspectMachine(ctx, to, action) }
+		inspect = func(to *withheldHeadFile, action string) (image.Facts, error) {
+			return w.inspectMachine(ctx, to, action)
+		}
 	}
 	facts, err := inspect(to, action)
 	if err != nil {
@@ -146,8 +148,8 @@ func (w *volumeJob) secondOpinion(ctx context.Context, f *os.File, facts image.F
 // headBytes is the length of a file's head in bytes. It covers all bytes that libvirt reads to detect a format.
 const headBytes = 64 << 10
 
-// headless writes a file without its head, and putHead adds the head after the inspection. libvirt reads every file of
-// a pool on refresh, and deactivates the whole pool if it cannot read a header.
+// withheldHeadFile writes a file without its head, and writeHead adds the head after the inspection. libvirt reads
+// every file of a pool on refresh, and deactivates the whole pool if it cannot read a header.
 type withheldHeadFile struct {
 	f      *os.File
 	head   []byte
@@ -193,7 +195,7 @@ func (h *withheldHeadFile) ReadAt(p []byte, at int64) (n int, err error) {
 	return n + more, err
 }
 
-// putHead writes the withheld head of the file.
+// writeHead writes the withheld head of the file.
 func (h *withheldHeadFile) writeHead() error {
 	_, err := h.f.WriteAt(h.head, 0)
 	return err

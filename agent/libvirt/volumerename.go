@@ -43,7 +43,9 @@ func (b *Backend) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) er
 	})
 }
 
-func (w *volumeJob) refuseRename(context.Context) error { return hypervisor.RefuseVolumeRename(w.localVolume.pool.Name) }
+func (w *volumeJob) refuseRename(context.Context) error {
+	return hypervisor.RefuseVolumeRename(w.localVolume.pool.Name)
+}
 
 // rename renames an unused file. It first records the file's identity, so that a retried job recognizes the file.
 func (w *volumeJob) rename(ctx context.Context, from localVolume) error {

@@ -72,7 +72,7 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p localVolume, id fi
 	return out, nil
 }
 
-// usesOf returns the files that the domain's definitions name.
+// filesUsedBy returns the files that the domain's definitions name.
 func filesUsedBy(s observedDomain) []struct {
 	diskFile
 	usage usage
@@ -94,7 +94,7 @@ func filesUsedBy(s observedDomain) []struct {
 	return out
 }
 
-// bounded runs f like within, with the limit lookPatience.
+// withinLookPatience runs f like within, with the limit lookPatience.
 func withinLookPatience[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
@@ -181,7 +181,8 @@ func definedPoolDirs(dir string) (poolDirs, error) {
 	return out, nil
 }
 
-// backedBy returns the name of a volume in the host's pools that is backed by the file. It is empty if there is none.
+// whyLinkedClones returns the name of a volume in the host's pools that is backed by the file. It is empty if there is
+// none.
 func (b *Backend) backedBy(ctx context.Context, c *conn, p localVolume, id fileID) (string, error) {
 	is, err := b.formatsNow(ctx, c)
 	if err != nil {
@@ -274,9 +275,9 @@ func readVolume(path string) (volumeFile, error) {
 	return volumeFile{header: h, id: identityOf(info), modified: info.ModTime(), bytes: info.Size()}, err
 }
 
-// unused refuses a volume that has a user. Users are running and stopped domains of the host that name the volume as a
-// disk, a backing file or a medium; volumes backed by this volume; and any QEMU, also on another host, that has the
-// file open.
+// checkUnusedVolume refuses a volume that has a user. Users are running and stopped domains of the host that name the
+// volume as a disk, a backing file or a medium; volumes backed by this volume; and any QEMU, also on another host, that
+// has the file open.
 func (b *Backend) checkUnusedVolume(ctx context.Context, c *conn, p localVolume, id fileID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
@@ -295,8 +296,8 @@ func (b *Backend) checkUnusedVolume(ctx context.Context, c *conn, p localVolume,
 	return checkNotOpen(ctx, p)
 }
 
-// unwritten refuses a volume that a running guest may write to. Stopped guests do not write, and guests only read a
-// medium.
+// checkUnwritten refuses a volume that a running guest may write to. Stopped guests do not write, and guests only read
+// a medium.
 func (b *Backend) checkUnwritten(ctx context.Context, c *conn, p localVolume, id fileID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
@@ -310,7 +311,7 @@ func (b *Backend) checkUnwritten(ctx context.Context, c *conn, p localVolume, id
 	return nil
 }
 
-// notOpen returns an error if a QEMU has the volume open.
+// checkNotOpen returns an error if a QEMU has the volume open.
 func checkNotOpen(ctx context.Context, p localVolume) error {
 	open, err := withinLookPatience(ctx, func() (bool, error) { return openByQEMU(p.path()) })
 	if err != nil {
@@ -322,8 +323,8 @@ func checkNotOpen(ctx context.Context, p localVolume) error {
 	return nil
 }
 
-// agreed returns libvirt's volume for a file with the header h. It fails if libvirt and h have different formats,
-// because libvirt and QEMU use the format from the pool's last refresh.
+// checkSameFormat returns libvirt's volume for a file with the header h. It fails if libvirt and h have different
+// formats, because libvirt and QEMU use the format from the pool's last refresh.
 func (b *Backend) checkSameFormat(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, h header) (golibvirt.StorageVol, error) {
 	for refreshed := false; ; refreshed = true {
 		volume, format, err := volumeFormat(ctx, c, pool, name)

@@ -44,7 +44,7 @@ func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	})
 }
 
-// zero overwrites the file that was checked. It refuses another file at the same path.
+// overwriteWithZeros overwrites the file that was checked. It refuses another file at the same path.
 func (w *volumeJob) overwriteWithZeros(ctx context.Context, was volumeFile) (err error) {
 	root, err := os.OpenRoot(w.localVolume.pool.Spec.Path)
 	if err != nil {

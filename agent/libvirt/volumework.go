@@ -20,7 +20,7 @@ import (
 // tidyLimit limits the cleanup after a failed job.
 const tidyLimit = 20 * time.Second
 
-// working is a running job for a volume.
+// volumeJob is a running job for a volume.
 type volumeJob struct {
 	*Backend
 	localVolume
@@ -31,7 +31,7 @@ type volumeJob struct {
 	guestData bool // the new volume has the guest data of a raw disk
 }
 
-// onVolume runs a volume job under the volume's lock, after it has checked that the pool is active on the recorded
+// runVolumeJob runs a volume job under the volume's lock, after it has checked that the pool is active on the recorded
 // directory. It calls block for a block pool and do for a file pool.
 func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.VolumeWork, block func(*volumeJob, context.Context) error, do func(context.Context, *volumeJob) error) error {
 	act := verb + " volume " + in.Name
@@ -64,7 +64,7 @@ func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.V
 	}))
 }
 
-// outOfRoom replaces an out-of-space error by an error that says what to do.
+// translateNoSpace replaces an out-of-space error by an error that says what to do.
 func translateNoSpace(pool string, err error) error {
 	if !isFull(err) {
 		return err
@@ -82,7 +82,7 @@ func isFull(err error) bool {
 		strings.Contains(err.Error(), "No space left on device") || strings.Contains(err.Error(), "Disk quota exceeded")
 }
 
-// whole returns the place with the volume's final name.
+// finalName returns the place with the volume's final name.
 func (p localVolume) finalName() localVolume {
 	p.volume = strings.TrimSuffix(p.volume, partialSuffix)
 	return p
@@ -145,7 +145,7 @@ func (b *Backend) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) er
 	})
 }
 
-// define makes libvirt create an empty volume under the unfinished name.
+// createEmpty makes libvirt create an empty volume under the unfinished name.
 func (w *volumeJob) createEmpty(ctx context.Context, n newVolume) error {
 	flags := golibvirt.StorageVolCreateFlags(0)
 	if n.full && n.format == "qcow2" {
@@ -241,7 +241,7 @@ func (w *volumeJob) checkRawName(ctx context.Context) error {
 	return err
 }
 
-// fileWord returns the file's inode number as text. The number identifies the file in its directory, also after a
+// inodeText returns the file's inode number as text. The number identifies the file in its directory, also after a
 // reboot of the host.
 func inodeText(path string) (string, error) {
 	info, err := os.Lstat(path)
@@ -251,8 +251,8 @@ func inodeText(path string) (string, error) {
 	return strconv.FormatUint(identityOf(info).ino, 10), nil
 }
 
-// tidy removes the unfinished file. It only logs a failure, as while libvirt still writes the file. Then the next
-// attempt removes the file, or a user who sees it in the volume list.
+// removeUnfinished removes the unfinished file. It only logs a failure, as while libvirt still writes the file. Then
+// the next attempt removes the file, or a user who sees it in the volume list.
 func (w *volumeJob) removeUnfinished(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyLimit)
 	defer cancel()

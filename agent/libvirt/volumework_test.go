@@ -26,7 +26,7 @@ func (f fixture) volumeJob(name string, o fleet.VolumeParams) hypervisor.VolumeW
 	return hypervisor.VolumeWork{Pool: f.pool, Name: name, Order: o, RecordFile: func(string) error { return nil }, Progress: func(int, string) {}}
 }
 
-// destroying runs the jobs that must be refused while a volume is in use, and returns their errors by name.
+// destructiveJobs runs the jobs that must be refused while a volume is in use, and returns their errors by name.
 func (f fixture) destructiveJobs(name string) map[string]error {
 	return map[string]error{
 		"grow":   f.GrowVolume(f.t.Context(), f.volumeJob(name, fleet.VolumeParams{SizeBytes: 1 << 30})),

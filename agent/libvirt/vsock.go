@@ -81,8 +81,8 @@ func overVSOCK(ctx context.Context, cid uint32) agentCaller {
 	}
 }
 
-// speak sends one command to the agent over a new connection and returns the answer. It skips bytes that the agent
-// still sends to an earlier client.
+// sendGuestCommand sends one command to the agent over a new connection and returns the answer. It skips bytes that the
+// agent still sends to an earlier client.
 func sendGuestCommand(rw io.ReadWriter, command string) (string, error) {
 	var number [4]byte
 	_, _ = rand.Read(number[:]) // never fails: without randomness, the program exits

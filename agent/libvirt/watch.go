@@ -20,7 +20,7 @@ type watch[T any] struct {
 	failed error         // error of the newest read; value then comes from an earlier one
 }
 
-// sight is the content of a watch at one time.
+// watchState is the content of a watch at one time.
 type watchState[T any] struct {
 	value T
 	known bool          // false: no read has succeeded yet
@@ -82,7 +82,7 @@ func (w *watch[T]) refresh(age, patience time.Duration, load func() (T, error)) 
 	return w.done
 }
 
-// fresh reports whether the newest read began after the last call of expire.
+// isFresh reports whether the newest read began after the last call of expire.
 func (w *watch[T]) isFresh() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ func (w *watch[T]) expire() {
 	w.stale = time.Now()
 }
 
-// sight returns the last value read, the duration of the running read and the error of the newest read.
+// state returns the last value read, the duration of the running read and the error of the newest read.
 func (w *watch[T]) state() watchState[T] {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -110,7 +110,7 @@ func (d *testPortal) change(f func()) {
 	d.moved = make(chan struct{})
 }
 
-// reaches calls at for the step and reports whether the agent continues.
+// reachStep calls at for the step and reports whether the agent continues.
 func (d *testPortal) reachStep(what string) bool {
 	d.mu.Lock()
 	at := d.at
@@ -256,9 +256,9 @@ func (d *testPortal) start(socket string) *childRun {
 	return r
 }
 
-// cut gives an agent the job and interrupts the agent at its nth step; 0 interrupts nothing. If the agent dies, cut
-// starts another one. It calls passed at each step. It returns the job's result and the interrupted step, which is
-// empty if the job has fewer steps.
+// interruptJob gives an agent the job and interrupts the agent at its nth step; 0 interrupts nothing. If the agent
+// dies, cut starts another one. It calls passed at each step. It returns the job's result and the interrupted step,
+// which is empty if the job has fewer steps.
 func (d *testPortal) interruptJob(c *faultRunner, w wire.Work, n int, f fault, passed func(what string)) (where string, end wire.Finish) {
 	d.t.Helper()
 	asks, over := make(chan pausedCall), make(chan struct{})

@@ -17,10 +17,10 @@ import (
 // Timing of a change that may cut the host off: the interval of attempts to reach the portal, and the time that the
 // rollback process waits longer than the agent.
 const (
-	reachInterval    = 500 * time.Millisecond
+	reachInterval  = 500 * time.Millisecond
 	rollbackMargin = 2 * time.Second
-	armLimit    = 10 * time.Second
-	lockLimit   = 5 * time.Second
+	armLimit       = 10 * time.Second
+	lockLimit      = 5 * time.Second
 )
 
 // commit makes a change that may cut the host off from its portal. If the portal is not reached afterwards, the change
@@ -102,7 +102,8 @@ func (k *Devices) confirm(c change) error {
 	return remove(k.o.Dir, journalFile)
 }
 
-// arm starts the rollback process and returns once the process reports that it waits; disarm ends the process.
+// startRollbackProcess starts the rollback process and returns once the process reports that it waits; disarm ends the
+// process.
 func (k *Devices) startRollbackProcess() (disarm func(), err error) {
 	cmd, err := k.o.RollbackCommand(k.o.Limit + rollbackMargin)
 	if err != nil {
@@ -140,8 +141,8 @@ func (k *Devices) startRollbackProcess() (disarm func(), err error) {
 
 const armedLine = "armed"
 
-// Guard waits, then rolls back the change recorded in the agent's directory unless the change was confirmed. It runs in
-// a process of its own, which outlives the agent.
+// RollBackUnlessConfirmed waits, then rolls back the change recorded in the agent's directory unless the change was
+// confirmed. It runs in a process of its own, which outlives the agent.
 func RollBackUnlessConfirmed(ctx context.Context, dir string, after time.Duration) error {
 	var c change
 	found, err := load(dir, journalFile, &c)

@@ -147,7 +147,7 @@ func copyIPv6(from, to string) error {
 	return nil
 }
 
-// peer adds or removes a destination to which a tunnel floods packets.
+// changePeer adds or removes a destination to which a tunnel floods packets.
 func changePeer(x netlink.Link, s step) error {
 	n := &netlink.Neigh{
 		LinkIndex: x.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT | netlink.NUD_NOARP, Flags: netlink.NTF_SELF,
@@ -159,7 +159,7 @@ func changePeer(x netlink.Link, s step) error {
 	return netlink.NeighDel(n)
 }
 
-// move runs the steps for addresses and routes.
+// changeAddressOrRoute runs the steps for addresses and routes.
 func changeAddressOrRoute(x netlink.Link, s step) error {
 	if s.kind == dropRoute || s.kind == giveRoute {
 		r, err := s.route.netlink(x.Attrs().Index)

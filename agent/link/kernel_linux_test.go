@@ -87,7 +87,7 @@ func ip(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// wired gives the namespace a device with an address, a route and a peer.
+// addWiredDevice gives the namespace a device with an address, a route and a peer.
 func addWiredDevice(t *testing.T) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "sysfs", "sysfs", "/sys").CombinedOutput(); err != nil {

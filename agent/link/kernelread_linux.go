@@ -62,7 +62,7 @@ func (l linux) read(n fleet.Network, routes bool) (p hostState, err error) {
 	return p, err
 }
 
-// locals returns the host's own addresses.
+// localAddresses returns the host's own addresses.
 func localAddresses(links []netlink.Link) (out []localAddress, err error) {
 	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {

@@ -27,9 +27,10 @@ type Options struct {
 	Reach func(ctx context.Context, device string) error
 	// Portal is the host name in the portal's address.
 	Portal string
-	// Guard returns the command of the rollback process, which undoes a change that is not confirmed within after.
+	// RollbackCommand returns the command of the rollback process, which undoes a change that is not confirmed within
+	// after.
 	RollbackCommand func(after time.Duration) (*exec.Cmd, error)
-	Log   *slog.Logger
+	Log             *slog.Logger
 }
 
 // kernel is the host's kernel, or a fake one in tests.
@@ -104,7 +105,8 @@ func (k *Devices) Apply(ctx context.Context, job string, n fleet.Network) error 
 	return k.recordApplied(n)
 }
 
-// make creates or updates the network's devices. asked: for a user's job; else to restore the devices after a boot.
+// createDevices creates or updates the network's devices. asked: for a user's job; else to restore the devices after a
+// boot.
 func (k *Devices) createDevices(ctx context.Context, job string, n fleet.Network, asked bool) error {
 	p, err := k.kernel.read(n, true)
 	if err != nil {
@@ -138,7 +140,7 @@ func (k *Devices) createDevices(ctx context.Context, job string, n fleet.Network
 	return nil
 }
 
-// complete restores the recorded addresses of a device that came up without them.
+// restoreAddresses restores the recorded addresses of a device that came up without them.
 func (k *Devices) restoreAddresses(n fleet.Network, d *device) {
 	if d == nil || n.Spec.VLAN > 0 || len(d.Addresses) > 0 {
 		return
@@ -148,12 +150,12 @@ func (k *Devices) restoreAddresses(n fleet.Network, d *device) {
 	d.Addresses, d.Routes = k.state.Networks[n.ID].Addresses, k.state.Networks[n.ID].Routes
 }
 
-// carries reports whether the host reaches its portal through one of the devices.
+// isPathToPortal reports whether the host reaches its portal through one of the devices.
 func (k *Devices) isPathToPortal(devices ...string) bool {
 	return slices.ContainsFunc(k.kernel.carrier(k.o.Portal), func(d string) bool { return slices.Contains(devices, d) })
 }
 
-// sweep removes the incomplete devices of a failed creation.
+// removeIncomplete removes the incomplete devices of a failed creation.
 func (k *Devices) removeIncomplete(n fleet.Network) error {
 	p, err := k.kernel.read(n, true)
 	if err != nil {
@@ -166,8 +168,8 @@ func (k *Devices) removeIncomplete(n fleet.Network) error {
 	return k.runSteps(steps, time.Time{})
 }
 
-// run runs the steps in order. It starts no step after until, because the rollback process may have undone the change
-// by then; zero: no limit.
+// runSteps runs the steps in order. It starts no step after until, because the rollback process may have undone the
+// change by then; zero: no limit.
 func (k *Devices) runSteps(steps []step, until time.Time) error {
 	for _, s := range steps {
 		if !until.IsZero() && !time.Now().Before(until) {
@@ -243,7 +245,7 @@ func (k *Devices) Restore(ctx context.Context) error {
 	return errors.Join(append(errs, save(k.o.Dir, stateFile, k.state))...)
 }
 
-// keep records the applied network, to restore its devices after the next boot.
+// recordApplied records the applied network, to restore its devices after the next boot.
 func (k *Devices) recordApplied(n fleet.Network) error {
 	s := appliedNetwork{Network: n, Boot: k.o.Boot}
 	if n.Spec.Mode == fleet.NetworkUplink && n.Spec.VLAN == 0 {
@@ -386,7 +388,7 @@ func addFault(st *fleet.NetworkStatus, words string) {
 	}
 }
 
-// Mark sets for each device whether the agent reaches its portal through it.
+// MarkPortalNICs sets for each device whether the agent reaches its portal through it.
 func (k *Devices) MarkPortalNICs(nics []fleet.HostNIC) {
 	carriers := k.kernel.carrier(k.o.Portal)
 	for i := range nics {

@@ -34,27 +34,27 @@ type Route struct {
 
 // device is the state of a network device.
 type device struct {
-	Name      string
-	Kind      string // "bridge", "vxlan", "vlan", "device", …
-	Owner     string // the device's alias
-	Master    string
-	MAC       string
-	MTU       int
-	Up        bool
-	Addresses []Address
-	Routes    []Route
-	InMultipath    bool   // the device is part of a multipath route
-	UnsupportedRoute       string // a route of the device that type Route cannot express
-	AutoIPv6      bool   // the device has IPv6 addresses from router advertisements
-	VNI       int
-	Local     string
-	Parent    string
-	VLAN      int
-	Peers     []string // destinations of a tunnel
-	STP       bool
+	Name             string
+	Kind             string // "bridge", "vxlan", "vlan", "device", …
+	Owner            string // the device's alias
+	Master           string
+	MAC              string
+	MTU              int
+	Up               bool
+	Addresses        []Address
+	Routes           []Route
+	InMultipath      bool   // the device is part of a multipath route
+	UnsupportedRoute string // a route of the device that type Route cannot express
+	AutoIPv6         bool   // the device has IPv6 addresses from router advertisements
+	VNI              int
+	Local            string
+	Parent           string
+	VLAN             int
+	Peers            []string // destinations of a tunnel
+	STP              bool
 }
 
-// present is the host's state that a network depends on; a nil device does not exist.
+// hostState is the host's state that a network depends on; a nil device does not exist.
 type hostState struct {
 	bridge, tunnel, vlan, uplink *device
 	ports                        []string // ports of the bridge
@@ -63,14 +63,14 @@ type hostState struct {
 	locals                       []localAddress
 }
 
-// local is an address of the host and the device that has it.
+// localAddress is an address of the host and the device that has it.
 type localAddress struct {
 	addr netip.Addr
 	on   string
 	mtu  int
 }
 
-// verb is the kind of a step, as the beginning of its description.
+// stepKind is the kind of a step, as the beginning of its description.
 type stepKind string
 
 const (
@@ -78,13 +78,13 @@ const (
 	addTunnel        stepKind = "make tunnel"
 	addVLAN          stepKind = "make VLAN"
 	removeLink       stepKind = "remove"
-	joinBridge             stepKind = "put into bridge"
-	leaveBridge            stepKind = "take from its bridge"
+	joinBridge       stepKind = "put into bridge"
+	leaveBridge      stepKind = "take from its bridge"
 	setMTU           stepKind = "set the MTU of"
 	bringUp          stepKind = "bring up"
 	disableIPv6      stepKind = "keep the host's own IPv6 off" // guests must not reach the host through the bridge
 	copyIPv6Settings stepKind = "give the IPv6 settings of its device to"
-	setSTP         stepKind = "set the spanning tree of"
+	setSTP           stepKind = "set the spanning tree of"
 	dropAddress      stepKind = "take an address from"
 	giveAddress      stepKind = "give an address to"
 	dropRoute        stepKind = "take a route from"
@@ -95,7 +95,7 @@ const (
 
 // step is one change of the host. Only the fields that its verb needs are set.
 type step struct {
-	kind     stepKind
+	kind   stepKind
 	device string
 	to     string // a bridge, a parent, a MAC address, a peer, a local address
 	n      int    // a VNI, a VLAN, an MTU, 1 for on
@@ -188,7 +188,7 @@ func planOverlay(n fleet.Network, p hostState) (steps []step, err error) {
 	return steps, nil
 }
 
-// underlay returns the host's address for the overlay's packets, and that address's device.
+// underlayAddress returns the host's address for the overlay's packets, and that address's device.
 func underlayAddress(n fleet.Network, p hostState) (localAddress, error) {
 	in, err := netip.ParsePrefix(n.Spec.Underlay)
 	if err != nil {
@@ -313,7 +313,7 @@ func planRollback(n fleet.Network, before previousState, p hostState) (steps []s
 	return append(steps, addAddressesAndRoutes(nic, before.Addresses, before.Routes)...)
 }
 
-// number returns 1 for true and 0 for false.
+// boolToInt returns 1 for true and 0 for false.
 func boolToInt(on bool) int {
 	if on {
 		return 1
@@ -350,5 +350,5 @@ func checkPresent(n fleet.Network, p hostState, nics *fleet.NetworkNICs) error {
 	return nil
 }
 
-// failed adds the step to the kernel's error.
+// stepError adds the step to the kernel's error.
 func stepError(s step, err error) error { return fmt.Errorf("%s: %w", s, err) }

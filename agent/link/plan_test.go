@@ -22,7 +22,9 @@ func uplink() fleet.Network {
 	}
 }
 
-func at(text, on string, mtu int) localAddress { return localAddress{netip.MustParseAddr(text), on, mtu} }
+func at(text, on string, mtu int) localAddress {
+	return localAddress{netip.MustParseAddr(text), on, mtu}
+}
 
 func joinSteps(steps []step) string {
 	out := make([]string, len(steps))
@@ -32,7 +34,7 @@ func joinSteps(steps []step) string {
 	return strings.Join(out, "; ")
 }
 
-// standing returns a host's state with an existing overlay.
+// existingOverlay returns a host's state with an existing overlay.
 func existingOverlay(n fleet.Network, peers ...string) hostState {
 	return hostState{
 		bridge: &device{Name: n.BridgeDevice(), Kind: "bridge", Owner: owner(n), MTU: 1450, Up: true},

@@ -20,7 +20,7 @@ const (
 	lockFile    = "networks-change.lock" // held during a change or rollback
 )
 
-// before is the state of a device, and of its bridge, before a change.
+// previousState is the state of a device, and of its bridge, before a change.
 type previousState struct {
 	// the device was a port of the network's bridge, and the bridge had the device's addresses
 	Bridged   bool      `json:"bridged,omitempty"`
@@ -29,12 +29,12 @@ type previousState struct {
 	Routes    []Route   `json:"routes,omitempty"`
 
 	// The state of a bridge that existed before the change (Stood). Joined: the device was a port of that bridge. Own
-	// and OwnRoutes are the bridge's addresses and routes.
-	BridgeExisted     bool      `json:"stood,omitempty"`
-	WasPort    bool      `json:"joined,omitempty"`
-	BridgeAddresses       []Address `json:"own,omitempty"`
-	BridgeRoutes []Route   `json:"ownRoutes,omitempty"`
-	STP       bool      `json:"stp,omitempty"`
+	// and BridgeRoutes are the bridge's addresses and routes.
+	BridgeExisted   bool      `json:"stood,omitempty"`
+	WasPort         bool      `json:"joined,omitempty"`
+	BridgeAddresses []Address `json:"own,omitempty"`
+	BridgeRoutes    []Route   `json:"ownRoutes,omitempty"`
+	STP             bool      `json:"stp,omitempty"`
 }
 
 // beforeApply returns the state before an apply.
@@ -71,10 +71,10 @@ type change struct {
 	JobID   string        `json:"order"` // the job's ID
 	Boot    string        `json:"boot"`
 	Network fleet.Network `json:"network"`
-	Before  previousState        `json:"before"`
+	Before  previousState `json:"before"`
 }
 
-// undone is the record of a change that was rolled back.
+// rolledBackChange is the record of a change that was rolled back.
 type rolledBackChange struct {
 	JobID string    `json:"order"`
 	At    time.Time `json:"at"`

@@ -18,7 +18,7 @@ import (
 // vmdkHead is the length in bytes of the header and descriptor of a simulated VMDK.
 const vmdkHead = 21 * 512
 
-// packed returns a disk for an archive: a valid VMDK header, and the text that represents the disk's data.
+// packedDisk returns a disk for an archive: a valid VMDK header, and the text that represents the disk's data.
 func packedDisk(size int64, data string) []byte {
 	b := make([]byte, vmdkHead, vmdkHead+len(data))
 	copy(b, "KDMV")
@@ -30,7 +30,7 @@ func packedDisk(size int64, data string) []byte {
 	return append(b, data...)
 }
 
-// whole returns the text that represents the data of a disk with its backing chain. The caller holds h.mu.
+// chainText returns the text that represents the data of a disk with its backing chain. The caller holds h.mu.
 func (f *file) chainText(p *pool) string {
 	for at := f; at != nil; at = p.dir.files[path.Base(at.Backing)] {
 		if at.bytes != "" || at.Backing == "" {
@@ -165,7 +165,7 @@ func (h *Host) archive(in hypervisor.VolumeWork, e fleet.ExportParams) ([]byte, 
 	return to.text, plan.Begin(to, a, sums)
 }
 
-// written is a file in memory.
+// memoryFile is a file in memory.
 type memoryFile struct{ text []byte }
 
 func (w *memoryFile) put(b []byte, at int64) {

@@ -123,7 +123,9 @@ func (h *Host) plan(in hypervisor.Apply) hypervisor.Edit {
 	if g, ok := h.guests[in.VM.ID]; ok {
 		was := g.applied
 		if in.HasUnknownBase(g.generation, was) {
-			was = hypervisor.AssumeApplied(in, was.Domain, was.Was, func(d fleet.Disk) bool { return !hasDisk(was.Spec.Disks, d) && !slices.Contains(in.CreatedDisks, d.Ref()) })
+			was = hypervisor.AssumeApplied(in, was.Domain, was.Was, func(d fleet.Disk) bool {
+				return !hasDisk(was.Spec.Disks, d) && !slices.Contains(in.CreatedDisks, d.Ref())
+			})
 		}
 		return hypervisor.Plan(was, g.defined(), in.VM, in.Reapply)
 	}

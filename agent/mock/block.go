@@ -34,7 +34,7 @@ func (h *Host) Secret(id fleet.PoolID) string {
 	return h.secrets[id]
 }
 
-// allowed refuses pools on paths and devices that the host's settings do not allow.
+// checkPoolAllowed refuses pools on paths and devices that the host's settings do not allow.
 func (h *Host) checkPoolAllowed(s fleet.PoolSpec) error {
 	if s.Kind.Info().FilePool {
 		return h.opts.Roots.Check(s.Path)

@@ -89,7 +89,7 @@ func serveWeb(conn net.Conn, sick bool) {
 	_, _ = io.Copy(io.Discard, request.Body)
 }
 
-// Sicken makes a guest fail health checks of the kind, or pass them again. A restart or reset does not change that.
+// SetSick makes a guest fail health checks of the kind, or pass them again. A restart or reset does not change that.
 func (h *Host) SetSick(id fleet.VMID, kind fleet.HealthKind, sick bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

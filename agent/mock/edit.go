@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// edited returns a definition after an edit.
+// editedSpec returns a definition after an edit.
 func editedSpec(spec fleet.VMSpec, plan hypervisor.Edit, want fleet.VMSpec) fleet.VMSpec {
 	disks, cards := spec.Disks, spec.NICs
 	want = plan.MergeLists(want)

@@ -13,40 +13,40 @@ import (
 
 // guest is one simulated domain. The lock of its Host protects it.
 type guest struct {
-	id         fleet.VMID
-	managed    bool // the domain has Quantix metadata
-	generation int64
-	applied    hypervisor.Applied
-	mark       string // the VM's mark in its metadata
-	name       string // the domain's current name
-	def        definition
-	undefined  bool   // the guest runs without a definition
-	live       *definition // the running definition; nil: off
-	power      fleet.Power
-	startedAt  time.Time
-	screen     *screen
-	tree       *hypervisor.SnapTree // the VM's snapshot tree; nil: the VM never had a snapshot
-	foreignSnapshots     []string             // snapshots made outside Quantix
-	foreignOverlays       []fleet.Overlay      // overlays made outside Quantix
+	id               fleet.VMID
+	managed          bool // the domain has Quantix metadata
+	generation       int64
+	applied          hypervisor.Applied
+	mark             string // the VM's mark in its metadata
+	name             string // the domain's current name
+	def              definition
+	undefined        bool        // the guest runs without a definition
+	live             *definition // the running definition; nil: off
+	power            fleet.Power
+	startedAt        time.Time
+	screen           *screen
+	tree             *hypervisor.SnapTree // the VM's snapshot tree; nil: the VM never had a snapshot
+	foreignSnapshots []string             // snapshots made outside Quantix
+	foreignOverlays  []fleet.Overlay      // overlays made outside Quantix
 
 	balloon int // balloon size in MiB; 0: all memory
 
-	reason string                    // why the guest is off
-	sick   map[fleet.HealthKind]bool // checks that the guest fails
-	healthChanges  int                       // number of changes of the screen or of expiries of the watchdog
+	reason        string                    // why the guest is off
+	sick          map[fleet.HealthKind]bool // checks that the guest fails
+	healthChanges int                       // number of changes of the screen or of expiries of the watchdog
 
 	frozen    bool                 // the guest's file systems are frozen
 	passwords map[string]string    // passwords by user
 	programs  []fleet.GuestProgram // programs that were run in the guest
 }
 
-// shape is a definition: a spec, and the paths of its pools.
+// definition is a definition: a spec, and the paths of its pools.
 type definition struct {
 	spec  fleet.VMSpec
 	pools map[fleet.PoolID]string
 
-	modules []fleet.Module // hot-plugged memory modules
-	startVCPUs   int            // number of vCPUs at the guest's start
+	modules    []fleet.Module // hot-plugged memory modules
+	startVCPUs int            // number of vCPUs at the guest's start
 }
 
 func (s definition) path(ref fleet.Volref) string { return path.Join(s.pools[ref.PoolID], ref.Volume) }
@@ -117,7 +117,7 @@ func (g *guest) nextBoot() []string {
 	return out
 }
 
-// unseen reports whether the field is invisible to guests.
+// isInvisibleToGuest reports whether the field is invisible to guests.
 func isInvisibleToGuest(f *fleet.VMField) bool {
 	return f.TakesEffect == fleet.WhenNow && f.Default != nil && f.Merge == nil // merged fields are devices
 }

@@ -44,7 +44,7 @@ func runProgram(ctx context.Context, program fleet.GuestProgram) (out fleet.Gues
 	return out, nil
 }
 
-// Age sets the start time of the running guest one minute earlier.
+// BackdateStart sets the start time of the running guest one minute earlier.
 func (h *Host) BackdateStart(id fleet.VMID) {
 	_ = h.change(id, func(g *guest) error {
 		g.startedAt = g.startedAt.Add(-time.Minute)

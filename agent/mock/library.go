@@ -39,7 +39,7 @@ func (f *file) digest() string {
 // stamp identifies the file, its content and the number of external changes.
 func (f *file) stamp() string { return fmt.Sprintf("%s %s #%d", f.identity(), f.data(), f.touched) }
 
-// tell adds the stored checksum to the volume, unless the file changed while no VM used the file.
+// addChecksum adds the stored checksum to the volume, unless the file changed while no VM used the file.
 func (f *file) addChecksum(v *fleet.Volume, sum hypervisor.VolumeChecksum) {
 	was, _, _ := strings.Cut(sum.Stamp, " #")
 	now, _, _ := strings.Cut(f.stamp(), " #")

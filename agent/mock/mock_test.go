@@ -224,7 +224,7 @@ func (h *Host) stopPool(p fleet.Pool) {
 	h.pools[p.Name].stopped = true
 }
 
-// alter applies an administrator's change, like virsh.
+// editVM applies an administrator's change, like virsh.
 func (h *Host) editVM(id fleet.VMID, c conformance.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -103,8 +103,8 @@ func (h *Host) endMove(in hypervisor.MoveDisk) error {
 	return nil
 }
 
-// moved returns the guest, the destination pool and the disk's file of a move. f is nil if the disk's file is missing.
-// The caller holds h.mu.
+// moveObjects returns the guest, the destination pool and the disk's file of a move. f is nil if the disk's file is
+// missing. The caller holds h.mu.
 func (h *Host) moveObjects(in hypervisor.MoveDisk) (g *guest, to *pool, f *file, err error) {
 	if g, err = h.find(in.VM.ID); err != nil {
 		return nil, nil, nil, err
@@ -134,7 +134,7 @@ func hasRef(s definition, ref fleet.Volref) bool {
 	return slices.ContainsFunc(s.spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
 }
 
-// with returns the shape with the disk in the destination pool.
+// withMovedDisk returns the shape with the disk in the destination pool.
 func (s definition) withMovedDisk(o fleet.MoveParams, to fleet.Pool) definition {
 	s.spec.Disks = movedDisks(s.spec.Disks, o)
 	s.pools = maps.Clone(s.pools)

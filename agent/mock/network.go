@@ -50,7 +50,7 @@ func vtep(s fleet.NetworkSpec, host string) string {
 	return a.String()
 }
 
-// wire adds the state of the host's devices to the network's status.
+// addDeviceState adds the state of the host's devices to the network's status.
 func (n *network) addDeviceState(st *fleet.NetworkStatus) {
 	switch n.spec.Mode {
 	case fleet.NetworkVXLAN:
@@ -132,7 +132,7 @@ func (h *Host) userOf(name, bridge string) string {
 	return ""
 }
 
-// own returns the network's own bridge. It is empty if the network uses a bridge of the host.
+// ownBridge returns the network's own bridge. It is empty if the network uses a bridge of the host.
 func (n *network) ownBridge() string {
 	if t := n.spec.Mode.Info(); !t.CreatesDevices && !t.HostAddresses {
 		return ""

@@ -37,7 +37,7 @@ func (h *Host) PlanVM(ctx context.Context, in hypervisor.Apply) (before, after s
 	return before, h.renderXML(in, name, editedSpec(spec, plan, in.VM.Spec)), nil
 }
 
-// drawn returns a definition similar to libvirt's XML.
+// renderXML returns a definition similar to libvirt's XML.
 func (h *Host) renderXML(in hypervisor.Apply, name string, s fleet.VMSpec) string {
 	var b strings.Builder
 	line := func(depth int, format string, args ...any) {

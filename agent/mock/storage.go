@@ -224,8 +224,8 @@ func (h *Host) volumeAt(file string) *fleet.Volume {
 	return nil
 }
 
-// locked refuses to start a guest if a guest of another host has one of its disks open, as QEMU does. The caller holds
-// h.mu.
+// refuseLockedDisks refuses to start a guest if a guest of another host has one of its disks open, as QEMU does. The
+// caller holds h.mu.
 func (h *Host) refuseLockedDisks(g *guest) error {
 	for _, file := range g.def.disks() {
 		v := h.volumeAt(file)
@@ -238,7 +238,7 @@ func (h *Host) refuseLockedDisks(g *guest) error {
 	return nil
 }
 
-// opens reports whether a running guest has the volume open as a disk.
+// isOpen reports whether a running guest has the volume open as a disk.
 func (h *Host) isOpen(v *fleet.Volume) bool {
 	for _, g := range h.guests {
 		if g.isRunning() && slices.ContainsFunc(g.live.disks(), func(file string) bool { return h.volumeAt(file) == v }) {

@@ -185,7 +185,7 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
 	return nil
 }
 
-// left handles a VM without a definition.
+// handleUndefined handles a VM without a definition.
 func (h *Host) handleUndefined(ctx context.Context, in hypervisor.MigrateVM) error {
 	if err := in.WaitArrived(ctx); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (h *Host) handleUndefined(ctx context.Context, in hypervisor.MigrateVM) err
 	return nil
 }
 
-// leaving returns the disks' files of a guest that may migrate. there reports that the guest is defined.
+// migratingFiles returns the disks' files of a guest that may migrate. there reports that the guest is defined.
 func (h *Host) migratingFiles(in hypervisor.MigrateVM) (there bool, files []file, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

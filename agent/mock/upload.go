@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sent is the received part of an upload: its size, its checksum and its first bytes.
+// receivedUpload is the received part of an upload: its size, its checksum and its first bytes.
 type receivedUpload struct {
 	size int64
 	sum  digest.Hash

@@ -46,10 +46,12 @@ func (h *Host) driveUsers() map[string][]fleet.VMID {
 	return out
 }
 
-// free refuses a disk that another domain uses.
-func (h *Host) refuseUsedDisk(file string, owner fleet.VMID) error { return h.refuseUsedDiskUnlessShared(file, owner, false) }
+// refuseUsedDisk refuses a disk that another domain uses.
+func (h *Host) refuseUsedDisk(file string, owner fleet.VMID) error {
+	return h.refuseUsedDiskUnlessShared(file, owner, false)
+}
 
-// freeFor is free but, if shareable is set, ignores domains that share the disk.
+// refuseUsedDiskUnlessShared is free but, if shareable is set, ignores domains that share the disk.
 func (h *Host) refuseUsedDiskUnlessShared(file string, owner fleet.VMID, shareable bool) error {
 	for _, g := range h.guests {
 		if g.id != owner && g.uses(file) && (!shareable || !g.shares(file)) {

@@ -102,7 +102,7 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// look returns a copy of a VM, and whether the VM is running.
+// copyOrZero returns a copy of a VM, and whether the VM is running.
 func (h *Host) copyOf(id fleet.VMID) (guest, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,7 +153,7 @@ func (h *Host) powerOff(id fleet.VMID, run *definition, reason string) {
 	}
 }
 
-// GoesOff simulates a crash or a shutdown that starts in the guest.
+// PowerOffGuest simulates a crash or a shutdown that starts in the guest.
 func (h *Host) PowerOffGuest(id fleet.VMID, crashes bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -218,10 +218,10 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 	})
 }
 
-// word returns a text that identifies a file.
+// identity returns a text that identifies a file.
 func (f *file) identity() string { return fmt.Sprintf("%p", f) }
 
-// sharing returns the hosts that have the pool's files.
+// hostsSharing returns the hosts that have the pool's files.
 func (h *Host) hostsSharing(p *pool) []*Host {
 	if p.spec.Shared || p.spec.Kind == fleet.PoolNFS {
 		return h.opts.Shared.hosts

@@ -6,5 +6,5 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forgetPages asks the kernel to drop the file's page cache, so that the next read comes from the storage.
+// dropPageCache asks the kernel to drop the file's page cache, so that the next read comes from the storage.
 func dropPageCache(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }

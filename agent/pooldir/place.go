@@ -27,9 +27,9 @@ type Mount struct {
 	Source string `json:"source"`
 }
 
-// Sighting is a reading of a pool's directory.
+// DirReading is a reading of a pool's directory.
 type DirReading struct {
-	Exists  bool
+	Exists bool
 	Marker fleet.PoolID // empty: none
 	Mount  Mount
 	Inode  uint64
@@ -47,7 +47,7 @@ type Place struct {
 	Inode  uint64 `json:"inode"`
 }
 
-// SeePlace reads the state of a pool's directory. It may block as long as the storage does not answer.
+// ReadPlace reads the state of a pool's directory. It may block as long as the storage does not answer.
 func ReadPlace(dir string) (DirReading, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -175,7 +175,7 @@ func mounts(table string) iter.Seq[mountEntry] {
 	}
 }
 
-// exported maps network file systems whose source is the same on every host to the name of their kind.
+// sharedFileSystems maps network file systems whose source is the same on every host to the name of their kind.
 var sharedFileSystems = map[string]string{
 	"nfs": "nfs", "nfs4": "nfs", "cifs": "cifs", "smb3": "cifs", "fuse.glusterfs": "glusterfs", "ceph": "ceph", "fuse.ceph": "ceph", "lustre": "lustre",
 }

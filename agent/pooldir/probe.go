@@ -16,7 +16,7 @@ import (
 // poolProbe is the name prefix of files that probes write; lists of volumes leave them out.
 const poolProbe = ".quantix-probe-"
 
-// IsOurs reports whether a file in a pool's directory is Quantix's own and therefore not a volume.
+// IsQuantixFile reports whether a file in a pool's directory is Quantix's own and therefore not a volume.
 func IsQuantixFile(name string) bool { return name == Marker || strings.HasPrefix(name, poolProbe) }
 
 // Probe holds the durations of a small synced write to a pool's directory and of reading it back; zero: not tried.

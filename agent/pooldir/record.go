@@ -15,19 +15,19 @@ type RecordedPool struct {
 	Shared  bool         `json:"shared,omitempty"`  // other hosts or a server write to it
 	Failing bool         `json:"failing,omitempty"` // the pool has failed since, and must be restarted
 	// somebody stopped the pool on the host since; then a missing directory is no failure
-	ByOthers    bool       `json:"byOthers,omitempty"`
+	ByOthers    bool           `json:"byOthers,omitempty"`
 	Preexisting PriorPoolState `json:"before,omitzero"` // state before Quantix first used the pool
 }
 
-// PoolBefore is a libvirt pool's state before Quantix first used the pool. A release restores this state. Zero: there
-// was no such pool, or its state is unknown.
+// PriorPoolState is a libvirt pool's state before Quantix first used the pool. A release restores this state. Zero:
+// there was no such pool, or its state is unknown.
 type PriorPoolState struct {
 	Defined   bool `json:"defined"`
 	Active    bool `json:"active"`
 	Autostart bool `json:"autostart"`
 }
 
-// Judge returns an error unless now is a reading of the directory that the pool was first used in.
+// CheckPlace returns an error unless now is a reading of the directory that the pool was first used in.
 func (k RecordedPool) CheckPlace(now DirReading) error {
 	switch {
 	case now.Marker != "" && now.Marker != k.ID:
@@ -64,13 +64,13 @@ func (m Mount) words() string {
 	return m.Type + " of " + m.Source
 }
 
-// clip limits text from untrusted files to 40 bytes.
+// shorten limits text from untrusted files to 40 bytes.
 func shorten(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), 40)], "?")
 }
 
-// Stopped reports whether an inactive pool was stopped by somebody else, who must start it. It is false for a failed
-// pool, and for a pool with autostart that the host's boot could not start.
+// StoppedByOthers reports whether an inactive pool was stopped by somebody else, who must start it. It is false for a
+// failed pool, and for a pool with autostart that the host's boot could not start.
 func (k RecordedPool) StoppedByOthers(boot string, autostart bool) bool {
 	return k.Place != nil && !k.Failing && (k.Boot == boot || !autostart)
 }

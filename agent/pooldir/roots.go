@@ -18,8 +18,8 @@ import (
 type Roots struct {
 	Allowed []string // pools are allowed in and below these directories; empty: no pools are allowed
 	// directories that a pool must not be, contain or lie in, such as the agent's own. Never overrides Allowed.
-	Forbidden   []string
-	Devices []string // patterns of path.Match for block devices allowed for pools; empty: none
+	Forbidden []string
+	Devices   []string // patterns of path.Match for block devices allowed for pools; empty: none
 }
 
 // maxLinks limits the symbolic links that a path is resolved through, as the kernel does.

@@ -94,7 +94,7 @@ func serveFUSE(dev *os.File, stale *atomic.Bool) {
 	}
 }
 
-// A stale handle is reported both by the probe of a pool's directory and by SeePlace.
+// A stale handle is reported both by the probe of a pool's directory and by ReadPlace.
 func TestStaleHandleIsReported(t *testing.T) {
 	t.Parallel()
 	dir, forget := staleable(t)

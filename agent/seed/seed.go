@@ -23,9 +23,9 @@ import (
 const Dir = "/var/lib/libvirt/quantix"
 
 const (
-	maxBytes    = 1 << 20 // limit of all files of a disc, in bytes
+	maxBytes      = 1 << 20 // limit of all files of a disc, in bytes
 	partialSuffix = ".part" // suffix of incomplete files
-	workSuffix = ".work" // suffix of the working directory of a disc
+	workSuffix    = ".work" // suffix of the working directory of a disc
 )
 
 var (
@@ -65,7 +65,7 @@ func (s Store) Path(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-// Of returns the first-boot version that a path belongs to; false: the path has another form.
+// ParsePath returns the first-boot version that a path belongs to; false: the path has another form.
 func ParsePath(path string) (fleet.VMFirstBoot, bool) {
 	m := fileForm.FindStringSubmatch(filepath.Base(path))
 	if m == nil || !idForm.MatchString(filepath.Base(filepath.Dir(path))) {
@@ -75,7 +75,7 @@ func ParsePath(path string) (fleet.VMFirstBoot, bool) {
 	return fleet.VMFirstBoot{Kind: fleet.FirstBootKind(m[1]), Number: n}, err == nil
 }
 
-// Have reports whether a version of the VM's first-boot data exists and is complete.
+// Exists reports whether a version of the VM's first-boot data exists and is complete.
 func (s Store) Exists(id fleet.VMID, of fleet.VMFirstBoot) (bool, error) {
 	path, err := s.Path(id, of)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s Store) Exists(id fleet.VMID, of fleet.VMFirstBoot) (bool, error) {
 	return info.Mode().IsRegular() && info.Size() > 0, nil
 }
 
-// Make writes files as a version of the VM's first-boot data. The file gets its name only once it is synced; an error
+// Write writes files as a version of the VM's first-boot data. The file gets its name only once it is synced; an error
 // leaves no file.
 func (s Store) Write(id fleet.VMID, of fleet.VMFirstBoot, files map[string][]byte) (err error) {
 	path, err := s.Path(id, of)
@@ -178,7 +178,8 @@ func writeDisc(f *os.File, work, label string, files map[string][]byte) (err err
 	return disc.Finalize(iso9660.FinalizeOptions{RockRidge: true, Joliet: true, VolumeIdentifier: label})
 }
 
-// Keep deletes the VM's first-boot files except those at paths. If nothing is left, it also deletes the VM's directory.
+// RemoveExcept deletes the VM's first-boot files except those at paths. If nothing is left, it also deletes the VM's
+// directory.
 func (s Store) RemoveExcept(id fleet.VMID, paths ...string) error {
 	dir, err := s.dirOf(id)
 	if err != nil {

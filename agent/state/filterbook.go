@@ -16,8 +16,8 @@ const filterBookFile = "filters.json"
 // FilterBook stores, across restarts, the digests of network filters that Quantix defined on the host. A different
 // digest means that somebody else changed the filter. It is safe for concurrent use.
 type FilterBook struct {
-	path string // empty: only in memory
-	mu   sync.Mutex
+	path    string // empty: only in memory
+	mu      sync.Mutex
 	digests map[string]string // digest by filter name
 }
 
@@ -48,7 +48,7 @@ func (b *FilterBook) All() map[string]string {
 	return maps.Clone(b.digests)
 }
 
-// Of returns a filter's digest; empty: there is no record.
+// Digest returns a filter's digest; empty: there is no record.
 func (b *FilterBook) Digest(name string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,9 +20,9 @@ const PoolBookFile = "pools.json"
 // PoolBook stores, across restarts, the agent's records of the host's pools that libvirt does not store. It is safe for
 // concurrent use.
 type PoolBook struct {
-	path string // empty: only in memory
-	boot string
-	mu   sync.Mutex
+	path    string // empty: only in memory
+	boot    string
+	mu      sync.Mutex
 	records map[string]pooldir.RecordedPool // by name
 }
 
@@ -52,7 +52,7 @@ func OpenPoolBook(dir string) (*PoolBook, error) {
 // Boot returns the ID of the host's current boot.
 func (b *PoolBook) Boot() string { return b.boot }
 
-// Of returns the record of the pool. A record of another pool with the same name is not returned.
+// Record returns the record of the pool. A record of another pool with the same name is not returned.
 func (b *PoolBook) Record(p fleet.Pool) (pooldir.RecordedPool, bool) {
 	k, ok := b.RecordNamed(p.Name)
 	if !ok || k.ID != p.ID {
@@ -61,7 +61,7 @@ func (b *PoolBook) Record(p fleet.Pool) (pooldir.RecordedPool, bool) {
 	return k, true
 }
 
-// Named returns the record of the pool with that name.
+// RecordNamed returns the record of the pool with that name.
 func (b *PoolBook) RecordNamed(name string) (pooldir.RecordedPool, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,7 +69,7 @@ func (b *PoolBook) RecordNamed(name string) (pooldir.RecordedPool, bool) {
 	return k, ok
 }
 
-// Holding returns the record of the file pool whose directory contains path, and that directory.
+// RecordContaining returns the record of the file pool whose directory contains path, and that directory.
 func (b *PoolBook) RecordContaining(path string) (dir string, of pooldir.RecordedPool, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

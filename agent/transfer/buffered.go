@@ -17,8 +17,8 @@ type bufferedConn struct {
 
 	in *bufio.Reader // nil until enableBuffers
 
-	mu      sync.Mutex // TLS also writes during its close
-	out     *bufio.Writer
+	mu         sync.Mutex // TLS also writes during its close
+	out        *bufio.Writer
 	coalescing bool
 }
 
@@ -78,7 +78,7 @@ func coalesce(conn net.Conn, do func() error) error {
 	return err
 }
 
-// buffered enables buffering on the admitted peer's connection.
+// enableBuffering enables buffering on the admitted peer's connection.
 func enableBuffering(conn *tls.Conn) net.Conn {
 	if below, ok := conn.NetConn().(*bufferedConn); ok {
 		below.enableBuffers()

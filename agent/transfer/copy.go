@@ -119,7 +119,7 @@ func eachExtent(ctx context.Context, f *os.File, size int64, do func(at int64, b
 
 var zeroBlock [64 << 10]byte
 
-// zeros adds n zeros to the sum.
+// addZeros adds n zeros to the sum.
 func addZeros(ctx context.Context, sum hash.Hash, n int64) error {
 	for n > 0 {
 		if ctx.Err() != nil {

@@ -24,8 +24,8 @@ func nextExtent(f *os.File, at, size int64) (data, hole int64) {
 	return min(data, size), min(hole, size)
 }
 
-// forget drops the file's page cache, so that the next read comes from the storage. Pages that the kernel does not drop
-// are still read from the cache.
+// dropPageCache drops the file's page cache, so that the next read comes from the storage. Pages that the kernel does
+// not drop are still read from the cache.
 func dropPageCache(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
 
 // writeback starts to write n bytes of the file to the storage. Sync reports the errors.

@@ -19,11 +19,11 @@ import (
 const (
 	maxConnections = 32               // all connections, including strangers'
 	handshakeTime  = 10 * time.Second // for the handshake and the ticket together
-	// FirstWord is how long a listener waits for its peer to connect.
+	// PeerTimeout is how long a listener waits for its peer to connect.
 	PeerTimeout = time.Minute
 )
 
-// ErrNobody is wrapped by the error of a listener whose peer did not connect.
+// ErrNoPeer is wrapped by the error of a listener whose peer did not connect.
 var ErrNoPeer = errors.New("the other host did not connect")
 
 // Listener is a port that is open for one transfer. It admits its peer once, with the transfer's ticket.
@@ -48,7 +48,7 @@ func Open(own Self, peer Peer, ticketHash string, ports Ports) (*Listener, error
 // Ports are the first and the last port allowed for listeners; zero: any.
 type Ports struct{ First, Last int }
 
-// None allows no port.
+// NoPorts allows no port.
 var NoPorts = Ports{-1, -1}
 
 func (p Ports) listen() (ln net.Listener, err error) {
@@ -66,7 +66,7 @@ func (d *Listener) Port() int { return d.ln.Addr().(*net.TCPAddr).Port }
 // Close closes the listener; admitted connections stay open.
 func (d *Listener) Close() { d.closed.Do(func() { d.ln.Close() }) }
 
-// Wait waits for the peer. Then it closes the listener, also after FirstWord or after too many connections of
+// Wait waits for the peer. Then it closes the listener, also after PeerTimeout or after too many connections of
 // strangers.
 func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, PeerTimeout, ErrNoPeer)
@@ -194,7 +194,7 @@ func dialPeer(ctx context.Context, at string, own Self, peer Peer) (*tls.Conn, e
 	return secure, nil
 }
 
-// Enter presents the ticket to the receiver on an existing connection.
+// Connect presents the ticket to the receiver on an existing connection.
 func Connect(ctx context.Context, conn net.Conn, own Self, peer Peer, ticket Ticket) (*Outgoing, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()

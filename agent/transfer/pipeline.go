@@ -25,7 +25,7 @@ type pipeline struct {
 	fail   chan struct{} // closed at the first error
 	err    error         // the first error; valid once fail or done is closed
 	hash   hash.Hash
-	closed   bool
+	closed bool
 	cancel context.CancelFunc
 }
 
@@ -95,7 +95,7 @@ func (p *pipeline) block(n int64) ([]byte, error) {
 
 func (p *pipeline) put(x piece) { p.hashes <- x }
 
-// end skips unhashed holes and waits until all writes have ended. After finish it does nothing.
+// abandon skips unhashed holes and waits until all writes have ended. After finish it does nothing.
 func (p *pipeline) abandon() {
 	p.cancel()
 	p.close()

@@ -55,7 +55,7 @@ type Meter struct {
 	done       int64
 	began      time.Time
 	reportedAt time.Time
-	lastDone        int64 // done at the last report
+	lastDone   int64 // done at the last report
 	rate       int64
 }
 

@@ -21,12 +21,12 @@ const (
 	ticketAccepted = 0x51 // the ticket was accepted
 
 	answerComplete = 0 // answer: the file is complete and correct
-	answerFailed    = 1 // answer: the transfer failed; an error text follows
+	answerFailed   = 1 // answer: the transfer failed; an error text follows
 	answerBusy     = 2 // answer: the receiver is still checking
 
-	headBytes = 12
-	maxWords  = 1000
-	silenceTimeout   = 90 * time.Second // longest time without a byte
+	headBytes      = 12
+	maxWords       = 1000
+	silenceTimeout = 90 * time.Second // longest time without a byte
 
 	drainTime = 3 * time.Second // time for a sender to read the refusal
 )
@@ -192,8 +192,8 @@ func (in *Incoming) read(p []byte) error {
 	return nil
 }
 
-// Into writes the received file of that size into dst, which must be empty. It returns the sum of the bytes, holes as
-// zeros. room limits the received data in bytes. When Into returns, the data is synced to the storage.
+// Receive writes the received file of that size into dst, which must be empty. It returns the sum of the bytes, holes
+// as zeros. room limits the received data in bytes. When Into returns, the data is synced to the storage.
 func (in *Incoming) Receive(ctx context.Context, dst Sink, size, room int64, meter *Meter) (Sum, error) {
 	stop := context.AfterFunc(ctx, in.Close)
 	sum, err := in.receive(ctx, dst, size, room, meter)
@@ -245,7 +245,7 @@ func (in *Incoming) receive(ctx context.Context, dst Sink, size, room int64, met
 	return sum, err
 }
 
-// Busy notifies the sender that the file is still being checked.
+// SendBusy notifies the sender that the file is still being checked.
 func (in *Incoming) SendBusy() { _ = in.reply(answerBusy, "") }
 
 // Answer sends the result to the sender and closes the connection.

@@ -4,11 +4,11 @@ import "time"
 
 // meter reports the progress of an upload, at most twice a second. The rate is that of the current connection.
 type meter struct {
-	total  int64
-	report func(done, total, rate int64)
-	began  int64 // bytes present when the connection began
-	opened time.Time
-	reportedAt   time.Time
+	total      int64
+	report     func(done, total, rate int64)
+	began      int64 // bytes present when the connection began
+	opened     time.Time
+	reportedAt time.Time
 }
 
 func (m *meter) begin(done int64) { m.began, m.opened = done, time.Now() }

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// farewellTime is how long the last connection may take to request its final answer.
+// finalAnswerTimeout is how long the last connection may take to request its final answer.
 const finalAnswerTimeout = 10 * time.Second
 
 // File is the destination of an upload. It receives the bytes in order.
@@ -65,12 +65,12 @@ func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, 
 	}
 }
 
-// visit is one connection. It owns the file until left is closed.
+// uploadConn is one connection. It owns the file until left is closed.
 type uploadConn struct {
-	conn  io.ReadWriteCloser
-	once  sync.Once
-	released  chan struct{}
-	fault error // the file's error
+	conn     io.ReadWriteCloser
+	once     sync.Once
+	released chan struct{}
+	fault    error // the file's error
 }
 
 func serveConn(conn io.ReadWriteCloser, total int64, to File, m *meter) *uploadConn {
@@ -139,7 +139,7 @@ func (v *uploadConn) serve(total int64, to File, m *meter) error {
 	}
 }
 
-// Differs returns the error for an upload whose checksum is not the expected one.
+// ChecksumMismatch returns the error for an upload whose checksum is not the expected one.
 func ChecksumMismatch(algorithm, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The upload's %s is %s, but %s was expected. The file is not the expected one, and nothing of it was kept.", algorithm, got, want)
 }

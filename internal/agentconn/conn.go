@@ -29,7 +29,7 @@ type Conn struct {
 
 	mu     sync.Mutex
 	closed bool
-	value   io.Closer
+	value  io.Closer
 }
 
 // Read first returns the byte that was read from the connection while it was parked.
@@ -53,15 +53,15 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Kept returns the value of the last Keep; nil: there is none.
+// Value returns the value of the last Keep; nil: there is none.
 func (c *Conn) Value() io.Closer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.value
 }
 
-// Keep stores a value of one request for later requests of the same connection. It closes the previous value now; the
-// new value is closed with the connection.
+// SetValue stores a value of one request for later requests of the same connection. It closes the previous value now;
+// the new value is closed with the connection.
 func (c *Conn) SetValue(k io.Closer) {
 	c.mu.Lock()
 	old := c.value
@@ -78,11 +78,11 @@ func (c *Conn) SetValue(k io.Closer) {
 // Parked is a connection between a request and its answer. While parked it has no buffers, and only two goroutines with
 // small stacks.
 type Parked struct {
-	conn     *Conn
-	ahead    []byte        // start of the next request, if net/http has read it already
-	readable chan struct{} // closed when the agent has sent data or closed the connection
-	answered chan struct{}
-	closedByAgent     bool // the agent closed the connection; set before readable is closed
+	conn          *Conn
+	ahead         []byte        // start of the next request, if net/http has read it already
+	readable      chan struct{} // closed when the agent has sent data or closed the connection
+	answered      chan struct{}
+	closedByAgent bool // the agent closed the connection; set before readable is closed
 }
 
 // Park takes the connection of a request whose body was read from net/http. The answer is sent by Answer, possibly
@@ -157,11 +157,11 @@ func (p *Parked) wait() {
 	p.conn.listener.push(accepted{conn: &resumed{p.conn.tls, p.ahead}})
 }
 
-// ReadAnything returns a channel that is closed once the agent has sent its next request or closed the connection. Then
+// AnswerDue returns a channel that is closed once the agent has sent its next request or closed the connection. Then
 // Answer must be called.
 func (p *Parked) AnswerDue() <-chan struct{} { return p.readable }
 
-// Life returns a context that ends when the listener is closed: then an answer is useless.
+// Context returns a context that ends when the listener is closed: then an answer is useless.
 func (p *Parked) Context() context.Context { return p.conn.listener.ctx }
 
 // Answer sends the answer. It must be called once.

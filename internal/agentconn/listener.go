@@ -12,11 +12,11 @@ import (
 // Listener accepts agents' connections, and accepts parked connections again when their next request arrives. Its
 // server must use ConnContext as http.Server.ConnContext.
 type Listener struct {
-	inner net.Listener
-	conf  *tls.Config
-	ready chan accepted
-	ctx  context.Context // ends with Close
-	cancel   context.CancelFunc
+	inner  net.Listener
+	conf   *tls.Config
+	ready  chan accepted
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
 }
 
 type accepted struct {

@@ -9,7 +9,7 @@ import (
 //go:embed common.txt
 var commonText string
 
-// common is the set of words in commonText, which most guessed passwords are based on.
+// commonSet is the set of words in commonText, which most guessed passwords are based on.
 var commonSet = func() map[string]bool {
 	words := map[string]bool{}
 	for w := range strings.FieldsSeq(commonText) {
@@ -18,7 +18,7 @@ var commonSet = func() map[string]bool {
 	return words
 }()
 
-// guessable returns why a password is easy to guess, as a clause, or "" if it is not. It ignores case, digits for
+// guessableReason returns why a password is easy to guess, as a clause, or "" if it is not. It ignores case, digits for
 // letters ("p4$$w0rd") and additions at the ends ("password2026!").
 func guessableReason(userName, password string) string {
 	folded := strings.ToLower(password)
@@ -41,7 +41,8 @@ func guessableReason(userName, password string) string {
 	return ""
 }
 
-// repeated reports whether text has at most three different characters, or repeats one group of up to six characters.
+// isRepetitive reports whether text has at most three different characters, or repeats one group of up to six
+// characters.
 func isRepetitive(text string) bool {
 	runes := []rune(text)
 	different := map[rune]bool{}
@@ -65,10 +66,10 @@ func isRepetitive(text string) bool {
 	return false
 }
 
-// rows are sequences of neighbouring keys on common keyboard layouts.
+// keyboardRows are sequences of neighbouring keys on common keyboard layouts.
 var keyboardRows = []string{"1234567890", "qwertyuiop", "qwertzuiop", "azertyuiop", "asdfghjkl", "zxcvbnm", "yxcvbnm", "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik9ol0p", "q1w2e3r4t5y6u7i8o9p0"}
 
-// sequential reports whether at least four of five steps in text go to a neighbour in a keyboard row, the alphabet or
+// isSequential reports whether at least four of five steps in text go to a neighbour in a keyboard row, the alphabet or
 // the digits, in either direction.
 func isSequential(text string) bool {
 	runes := []rune(text)
@@ -127,7 +128,7 @@ func lettersOf(text string) string {
 	}, text)
 }
 
-// commonWords reports whether letters is one common word or two of them.
+// isCommonWords reports whether letters is one common word or two of them.
 func isCommonWords(letters string) bool {
 	if commonSet[letters] {
 		return true

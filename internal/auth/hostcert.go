@@ -22,11 +22,11 @@ import (
 
 const (
 	hostCertLife = 24 * time.Hour
-	// lapse is how long after its expiry a certificate can still be renewed, because a portal or host may be down for
-	// longer than the lifetime of a certificate. Removing a host revokes its certificates at once, including expired
+	// renewalGrace is how long after its expiry a certificate can still be renewed, because a portal or host may be down
+	// for longer than the lifetime of a certificate. Removing a host revokes its certificates at once, including expired
 	// ones.
-	renewalGrace  = 30 * 24 * time.Hour
-	maxCSR = 16 << 10 // bytes
+	renewalGrace = 30 * 24 * time.Hour
+	maxCSR       = 16 << 10 // bytes
 )
 
 // IssueHost signs a client certificate of 24 h for the host. Its common name is the host's ID, and its URI is

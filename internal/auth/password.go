@@ -21,13 +21,13 @@ const (
 	MaxPassword = 256
 )
 
-// cost is the cost of argon2id: 19 MiB, two passes, one thread.
+// hashParams is the cost of argon2id: 19 MiB, two passes, one thread.
 var hashParams = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // dummyHash matches no password. A sign-in without an account is compared with it, so that it takes the same time.
 const dummyHash = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// hashing limits the memory and CPU time that this process spends on passwords.
+// passwordHasher limits the memory and CPU time that this process spends on passwords.
 var passwordHasher = hasher{slots: make(chan struct{}, 2), wait: 5 * time.Second}
 
 // HashPassword returns the argon2id hash of a password. Two computations run at once. A caller that waits longer than 5
@@ -87,7 +87,7 @@ func NewPassword() string {
 	return b.String()
 }
 
-// below returns a uniform random number from 0 to n-1, n ≤ 256.
+// randomBelow returns a uniform random number from 0 to n-1, n ≤ 256.
 func randomBelow(n int) int {
 	limit := 256 - 256%n
 	var b [1]byte

@@ -28,7 +28,7 @@ func Unseal(secret, label string, sealed []byte) ([]byte, bool) {
 	return text, err == nil
 }
 
-// boxOf returns the cipher for a secret and label. It prepends a random nonce to its output.
+// newCipher returns the cipher for a secret and label. It prepends a random nonce to its output.
 func newCipher(secret, label string) (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, []byte(secret), nil, "quantix seal "+label, 32)
 	if err != nil {

@@ -80,9 +80,9 @@ func fleet10kURL(b *testing.B) string {
 	return durableURL(b, fleet10kTemplate)
 }
 
-// intentLatency measures the time from an intent's SQL statement, including its commit, until the host's agent has the
-// job, at a warm portal. For took the intents follow one another while earlier results are still in flight. For alone
-// each intent waits for the end of the one before.
+// measureIntentLatency measures the time from an intent's SQL statement, including its commit, until the host's agent
+// has the job, at a warm portal. For took the intents follow one another while earlier results are still in flight. For
+// alone each intent waits for the end of the one before.
 func measureIntentLatency(b *testing.B, r *rig, callers []*agentCaller, got chan fleet.HostID) (took, alone durations) {
 	b.Helper()
 	one := func() time.Duration {
@@ -112,8 +112,8 @@ func measureIntentLatency(b *testing.B, r *rig, callers []*agentCaller, got chan
 	return took, alone
 }
 
-// massJobs measures a job for each parked agent at once. The reference is the time that bare net/http takes for two
-// requests of each agent.
+// measureMassJobs measures a job for each parked agent at once. The reference is the time that bare net/http takes for
+// two requests of each agent.
 func measureMassJobs(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	b.Helper()
 	var begun, ended durations
@@ -133,7 +133,8 @@ func measureMassJobs(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 		fmt.Sprintf("net/http alone, two requests per job, no TLS: %.2f s", bare.Seconds()), ended.percentile(0.5).Seconds()/bare.Seconds())
 }
 
-// throughput measures the rate of jobs, ten for each of 2,000 agents, from their creation to the end of the last.
+// measureThroughput measures the rate of jobs, ten for each of 2,000 agents, from their creation to the end of the
+// last.
 func measureThroughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	b.Helper()
 	var rate []float64

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// caller is an agent of the real portal: a wire.Client over mutual TLS, with all its connections.
+// agentCaller is an agent of the real portal: a wire.Client over mutual TLS, with all its connections.
 type agentCaller struct {
 	number int // the host's number in testkit.Seed
 	id     fleet.HostID
@@ -25,7 +25,7 @@ const (
 	fleet10kVMs   = 100_000
 )
 
-// call opens the sessions of the hosts with the numbers from…to of testkit.Seed.
+// openSessions opens the sessions of the hosts with the numbers from…to of testkit.Seed.
 func (p *portal) openSessions(b *testing.B, certs hostCerts, from, to int) []*agentCaller {
 	b.Helper()
 	began := time.Now()

@@ -84,7 +84,7 @@ func openConsoles(b *testing.B, dial func() (*websocket.Conn, error)) durations 
 	return took
 }
 
-// administrator returns an API client of the first administrator, and the first VM's ID.
+// createAdministrator returns an API client of the first administrator, and the first VM's ID.
 func (r *rig) createAdministrator(b *testing.B, base string) (*client.Client, fleet.VMID) {
 	b.Helper()
 	if _, _, err := r.control.EnsureAdmin(b.Context(), fleet.SystemActor); err != nil {

@@ -61,7 +61,7 @@ func BenchmarkTenThousand(b *testing.B) {
 	}
 }
 
-// logged writes lines to the benchmark's log.
+// logWriter writes lines to the benchmark's log.
 type logWriter struct{ b *testing.B }
 
 func (l logWriter) Write(text []byte) (int, error) {

@@ -82,7 +82,7 @@ type visitor struct {
 	url    string
 }
 
-// take requests a page as browsers do. It returns the duration, the body as received and the size of the response
+// request requests a page as browsers do. It returns the duration, the body as received and the size of the response
 // header.
 func (v visitor) request(b *testing.B, path string, part string) (took time.Duration, body *rawBody, header int) {
 	b.Helper()
@@ -114,7 +114,7 @@ func (v visitor) request(b *testing.B, path string, part string) (took time.Dura
 	return took, body, head.Len() + len("HTTP/1.1 200 OK\r\n\r\n")
 }
 
-// times requests a page repeatedly. size is the uncompressed size of the page.
+// requestTimes requests a page repeatedly. size is the uncompressed size of the page.
 func (v visitor) requestTimes(b *testing.B, path, part string) (took durations, size int) {
 	b.Helper()
 	for range pageWarm {
@@ -137,7 +137,7 @@ func (v visitor) compare(b *testing.B, g goals.Goal, met bool, ours string, slow
 	g.Record(b, met, ours, "the portal's /healthz "+least.String(), slowest.ratioTo(least))
 }
 
-// slower returns the spread with the higher median.
+// slowerOf returns the spread with the higher median.
 func slowerOf(a, b durations) durations {
 	if len(a) == 0 || b.percentile(0.5) > a.percentile(0.5) {
 		return b
@@ -145,10 +145,14 @@ func slowerOf(a, b durations) durations {
 	return a
 }
 
-// to returns the ratio of the medians of s and other.
-func (s durations) ratioTo(other durations) float64 { return s.percentile(0.5).Seconds() / other.percentile(0.5).Seconds() }
+// ratioTo returns the ratio of the medians of s and other.
+func (s durations) ratioTo(other durations) float64 {
+	return s.percentile(0.5).Seconds() / other.percentile(0.5).Seconds()
+}
 
-func (s durations) String() string { return fmt.Sprintf("%.1f/%.1f", ms(s.percentile(0.5)), ms(s.percentile(0.99))) }
+func (s durations) String() string {
+	return fmt.Sprintf("%.1f/%.1f", ms(s.percentile(0.5)), ms(s.percentile(0.99)))
+}
 
 // id returns the n-th ID that testkit.Seed creates.
 func id(n int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n) }
@@ -176,8 +180,8 @@ func widePages(b *testing.B, v visitor) {
 	v.compare(b, goals.WidePages, met, strings.Join(ours, " · "), slowest)
 }
 
-// matrixPage measures a page of 50 hosts by 40 pools, all of them assigned. The reference is PostgreSQL's time to read
-// the same assignments.
+// measureMatrixPage measures a page of 50 hosts by 40 pools, all of them assigned. The reference is PostgreSQL's time
+// to read the same assignments.
 func measureMatrixPage(b *testing.B, r *rig, v visitor) {
 	r.exec(b, `INSERT INTO pools (id, name, spec) SELECT 'bench-' || n, 'aaa-' || lpad(n::text, 2, '0'), '{"kind": "dir", "path": "/srv/bench"}' FROM generate_series(1, 40) n ON CONFLICT DO NOTHING`)
 	r.exec(b, `INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT 'pool', p.id, h.id, 'assign', '{"state": "active", "capacityBytes": 1000, "usedBytes": 500}'
@@ -193,8 +197,8 @@ func measureMatrixPage(b *testing.B, r *rig, v visitor) {
 	goals.Matrix.Record(b, took.percentile(0.99) <= 50*time.Millisecond, fmt.Sprintf("%s (%d KB)", took, size/1000), "the query alone "+alone.String(), took.ratioTo(alone))
 }
 
-// firstPage measures the bytes of the first page with an empty browser cache: the page, the files it refers to, and the
-// files that those import.
+// measureFirstPage measures the bytes of the first page with an empty browser cache: the page, the files it refers to,
+// and the files that those import.
 func measureFirstPage(b *testing.B, v visitor) {
 	_, body, header := v.request(b, "/vms", "")
 	page := body.Len() + header
@@ -221,7 +225,7 @@ func measureFirstPage(b *testing.B, v visitor) {
 		fmt.Sprintf("unpacked %d KB", plain/1000), float64(n)/float64(plain))
 }
 
-// searches measures filters that no sort index supports.
+// measureSearches measures filters that no sort index supports.
 func measureSearches(b *testing.B, v visitor) {
 	const task = "/tasks?filter="
 	queries := []string{
@@ -238,7 +242,7 @@ func measureSearches(b *testing.B, v visitor) {
 	v.compare(b, goals.Searches, met, strings.Join(ours, " · ")+" ms", slowest)
 }
 
-// csvOfAll measures the export of all VMs as CSV. The reference is PostgreSQL's own COPY of the same columns.
+// measureCSV measures the export of all VMs as CSV. The reference is PostgreSQL's own COPY of the same columns.
 func measureCSV(b *testing.B, r *rig, v visitor) {
 	began := time.Now()
 	_, body, _ := v.request(b, "/vms.csv", "")
@@ -260,8 +264,8 @@ var fleetQueries = []fleet.Query{
 	{Filter: "label:env=prod", Sort: "-created", Limit: 100},
 }
 
-// listsOf measures the list of VMs for four people at once, for each of several queries, with all hosts online and then
-// with all offline. The reference is the same query through control, in this process.
+// measureLists measures the list of VMs for four people at once, for each of several queries, with all hosts online and
+// then with all offline. The reference is the same query through control, in this process.
 func measureLists(b *testing.B, r *rig, p *portal, people []*http.Client) {
 	well, alone := fetchAsPeople(b, p, people, fleetQueries), durations{}
 	for _, q := range fleetQueries {

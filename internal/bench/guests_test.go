@@ -90,7 +90,7 @@ func call[T any](l *guestLab, method, path string, in any) (out T) {
 	return out
 }
 
-// until polls every 5 ms, and for long operations at most every 200th part of the elapsed time, because polling uses
+// poll polls every 5 ms, and for long operations at most every 200th part of the elapsed time, because polling uses
 // the two cores that are measured.
 func (l *guestLab) poll(what string, done func() bool) {
 	l.Helper()
@@ -101,7 +101,7 @@ func (l *guestLab) poll(what string, done func() bool) {
 	}
 }
 
-// ended waits until a task has ended.
+// waitTask waits until a task has ended.
 func (l *guestLab) waitTask(id fleet.TaskID) {
 	l.Helper()
 	l.poll("the end of a task", func() bool {
@@ -167,7 +167,7 @@ func BenchmarkGuests(b *testing.B) {
 	}
 }
 
-// snapshots measures snapshots with memory of a guest of 256 MiB.
+// measureSnapshots measures snapshots with memory of a guest of 256 MiB.
 func measureSnapshots(l *guestLab) {
 	l.Helper()
 	page, err := l.api.VMs(l.Context(), fleet.Query{Filter: "name:hello"})
@@ -204,8 +204,8 @@ func measureSnapshots(l *guestLab) {
 	goals.Snapshot.Record(l, portal.percentile(0.5) <= plain.percentile(0.5)+100*time.Millisecond, fmt.Sprintf("%.0f ms", ms(portal.percentile(0.5))), fmt.Sprintf("virsh snapshot-create-as: %.0f ms", ms(plain.percentile(0.5))), portal.ratioTo(plain))
 }
 
-// clones measures linked clones of a template; every other one is started at once. The reference is qemu-img for the
-// overlay, and libvirt for define and start.
+// measureClones measures linked clones of a template; every other one is started at once. The reference is qemu-img for
+// the overlay, and libvirt for define and start.
 func measureClones(l *guestLab) {
 	l.Helper()
 	host := l.hosts[0].ID
@@ -250,8 +250,8 @@ func measureClones(l *guestLab) {
 
 var ownParts = regexp.MustCompile(`(?s)<metadata>.*?</metadata>|<uuid>.*?</uuid>|<mac address=[^>]*/>`)
 
-// twin creates a copy of a guest with qemu-img and libvirt. It returns the time until the copy is defined, and until it
-// runs.
+// copyGuest creates a copy of a guest with qemu-img and libvirt. It returns the time until the copy is defined, and
+// until it runs.
 func copyGuest(l *guestLab, of fleet.VMID) (defined, started time.Duration) {
 	l.Helper()
 	text, err := l.plain[0].DomainGetXMLDesc(domainOf(l, 0, of), libvirt.DomainXMLInactive)
@@ -291,7 +291,7 @@ func copyGuest(l *guestLab, of fleet.VMID) (defined, started time.Duration) {
 	return defined, started
 }
 
-// bulkStarts measures the start of diskless guests on both hosts by one bulk action. The reference is loops over
+// measureBulkStarts measures the start of diskless guests on both hosts by one bulk action. The reference is loops over
 // libvirt with the concurrency of the agents.
 func measureBulkStarts(l *guestLab) {
 	l.Helper()

@@ -17,9 +17,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// BenchmarkCell measures the time from a host's report that a pool has failed or recovered until a tab on the pool's
-// page shows it, with requests like those of static/js/live.js: 40 hosts, three pools on each, 1,600 VMs. The reference
-// is the request of that part of the page alone.
+// BenchmarkHostStatusShown measures the time from a host's report that a pool has failed or recovered until a tab on
+// the pool's page shows it, with requests like those of static/js/live.js: 40 hosts, three pools on each, 1,600 VMs.
+// The reference is the request of that part of the page alone.
 func BenchmarkHostStatusShown(b *testing.B) {
 	const samples = 60
 	r := newRig(b)

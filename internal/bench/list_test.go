@@ -151,8 +151,8 @@ func concurrently(clients, n int, do func() time.Duration) durations {
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// checked counts the received pages. One in ten is decompressed and checked, outside its measured time: a browser does
-// so on another machine.
+// checkedPages counts the received pages. One in ten is decompressed and checked, outside its measured time: a browser
+// does so on another machine.
 var checkedPages atomic.Int64
 
 func ask(b *testing.B, client *http.Client, base string, q fleet.Query) time.Duration {

@@ -83,8 +83,8 @@ func (e *twoConnAgent) Claim(ctx context.Context, in wire.ClaimRequest) (out wir
 	return out, e.post(ctx, e.claims, wire.PathClaim, in, &out)
 }
 
-// agentKB returns the memory in KB that an agent costs the portal's process: held after a garbage collection, and inUse
-// before it.
+// measureAgentMemory returns the memory in KB that an agent costs the portal's process: held after a garbage
+// collection, and inUse before it.
 func measureAgentMemory(b *testing.B, r *rig, agent func(portal string, shown wire.Credentials) (protocol, error)) (held, inUse float64) {
 	b.Helper()
 	s := startServerProcess(b, r, "portal"+overTLS)
@@ -164,7 +164,8 @@ func BenchmarkParkedAgents(b *testing.B) {
 	}
 }
 
-// parkedKiB starts a server process, parks all agents at it, and returns the growth of its memory for each agent.
+// measureParkedMemory starts a server process, parks all agents at it, and returns the growth of its memory for each
+// agent.
 func measureParkedMemory(b *testing.B, r *rig, kind string) float64 {
 	b.Helper()
 	s := startServerProcess(b, r, kind)

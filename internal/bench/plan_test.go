@@ -55,7 +55,7 @@ func BenchmarkOldPlan(b *testing.B) {
 	}
 }
 
-// claims claims four jobs, n times.
+// claimTimes claims four jobs, n times.
 func claimTimes(b *testing.B, r *rig, h hostSession, n int) (took durations) {
 	b.Helper()
 	actor := fleet.Actor{HostID: h.id, Name: "host", Session: h.session, KeyHash: string(auth.KeyHash(stateOf(string(h.id)).PeerCertificates[0]))}

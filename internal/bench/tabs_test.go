@@ -200,7 +200,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// person creates a user who sees everything, and returns the user's signed-in browser.
+// signInPerson creates a user who sees everything, and returns the user's signed-in browser.
 func (r *rig) signInPerson(b *testing.B, base, name string) *http.Client {
 	b.Helper()
 	hash, err := auth.HashPassword(b.Context(), name+" and a password")
@@ -266,7 +266,7 @@ func (r *rig) adoptHosts(b *testing.B) []*reportingHost {
 	return hosts
 }
 
-// change makes the hosts report in turn, each with some VMs that have stopped or started.
+// reportChanges makes the hosts report in turn, each with some VMs that have stopped or started.
 func reportChanges(ctx context.Context, b *testing.B, base string, hosts []*reportingHost) {
 	client := newClient()
 	beat := time.NewTicker(time.Second / tabsReports)

@@ -86,7 +86,7 @@ func openDevices(cfg config.Agent, client *wire.Client, log *slog.Logger) (*link
 	}
 	return link.Open(link.Options{
 		Dir: dir, Boot: inventory.BootID, Limit: time.Duration(cfg.NetworkConfirm) * time.Second, Portal: client.Host(), Log: log,
-		Reach: func(ctx context.Context, device string) error { return client.Reach(ctx, link.Dial(device)) },
+		Reach:           func(ctx context.Context, device string) error { return client.Reach(ctx, link.Dial(device)) },
 		RollbackCommand: func(after time.Duration) (*exec.Cmd, error) { return link.Command(self, dir, after), nil },
 	})
 }

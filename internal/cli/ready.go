@@ -124,7 +124,7 @@ func (r ready) print(out io.Writer, asJSON bool, hints []string) error {
 	return err
 }
 
-// chosenPassword is shown instead of the password when the data directory was used before and no one-time password
+// passwordPlaceholder is shown instead of the password when the data directory was used before and no one-time password
 // exists.
 const passwordPlaceholder = "(the one that you chose earlier)"
 

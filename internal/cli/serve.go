@@ -42,11 +42,11 @@ type portal struct {
 	Control  *control.Control
 	Password string // one-time password of the admin that this start created; empty otherwise
 
-	log     *slog.Logger
-	hangups <-chan os.Signal // each signal reloads certificates; nil: never
-	group   *errgroup.Group
-	stop    context.CancelFunc
-	cleanups    []func() // cleanup functions, in the order of opening
+	log      *slog.Logger
+	hangups  <-chan os.Signal // each signal reloads certificates; nil: never
+	group    *errgroup.Group
+	stop     context.CancelFunc
+	cleanups []func() // cleanup functions, in the order of opening
 }
 
 // startPortal opens and migrates the database, then serves browsers and agents until ctx ends or Close is called. On

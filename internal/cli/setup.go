@@ -14,7 +14,7 @@ import (
 // setup fills the portal of a demo or a lab as an administrator, through the same control API that people use.
 type setup struct {
 	*portal
-	actor fleet.Actor
+	actor     fleet.Actor
 	startedAt time.Time // start time of this run, before any agent starts
 }
 

@@ -19,7 +19,7 @@ var macPrefixForm = regexp.MustCompile(`^[0-9a-f][02468ace](:[0-9a-f]{2}){2,4}$`
 
 // checker collects errors, each with the setting's name in the spelling that the user chose.
 type checker struct {
-	from  origins
+	from origins
 	errs []error
 }
 

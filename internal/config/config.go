@@ -164,7 +164,7 @@ func LoadAgent(flags *pflag.FlagSet, env []string, file string) (Agent, error) {
 	return a, nil
 }
 
-// reachable returns the URL that others can dial for a listener. A listener on all addresses gets the machine's host
+// dialURL returns the URL that others can dial for a listener. A listener on all addresses gets the machine's host
 // name.
 func dialURL(scheme, listen string) string {
 	host, port, err := net.SplitHostPort(listen)

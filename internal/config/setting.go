@@ -132,7 +132,7 @@ func registerFlags(fs *pflag.FlagSet, settings []setting, file string) {
 	}
 }
 
-// find returns the setting with this name in the given spelling.
+// findSetting returns the setting with this name in the given spelling.
 func findSetting(settings []setting, name string, spelling func(setting) string) (setting, bool) {
 	for _, s := range settings {
 		if spelling(s) == name {

@@ -18,7 +18,7 @@ type yamlReader struct {
 	file  string
 	given origins
 	found values
-	errs []error
+	errs  []error
 }
 
 func parseYAML(from source, file string, text []byte, given origins) (values, error) {
@@ -138,7 +138,7 @@ func isAllText(nodes []*yaml.Node) bool {
 	return true
 }
 
-// follow resolves an alias (*name) to its node.
+// resolveAlias resolves an alias (*name) to its node.
 func resolveAlias(node *yaml.Node) *yaml.Node {
 	for node.Kind == yaml.AliasNode {
 		node = node.Alias

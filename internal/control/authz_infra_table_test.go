@@ -62,10 +62,10 @@ var infraCases = map[string]useCase{
 	"CreateVolume": {permitted: infraChange, args: func(w *authzFixture) []any {
 		return []any{w.nfs, control.NewVolume{Name: w.name("volume"), Format: "raw", SizeBytes: 1 << 20}}
 	}},
-	"GrowVolume":    {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.volume(), int64(1 << 30), false} }},
-	"ReadVolume":    {permitted: except(infraChange, "system"), args: func(w *authzFixture) []any { return []any{w.volume()} }},
-	"MigrateVolume": {permitted: someUse, args: func(w *authzFixture) []any { return []any{fleet.NewID[fleet.PairID]()} }},
-	"RenameVolume":  {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.volume(), w.name("renamed")} }},
+	"GrowVolume":   {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.volume(), int64(1 << 30), false} }},
+	"ReadVolume":   {permitted: except(infraChange, "system"), args: func(w *authzFixture) []any { return []any{w.volume()} }},
+	"AbandonRelay": {permitted: someUse, args: func(w *authzFixture) []any { return []any{fleet.NewID[fleet.PairID]()} }},
+	"RenameVolume": {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.volume(), w.name("renamed")} }},
 	"ConvertVolume": {permitted: infraChange, args: func(w *authzFixture) []any {
 		return []any{w.volumeOfFormat("vmdk"), w.name("converted"), false}
 	}},
@@ -85,7 +85,7 @@ var infraCases = map[string]useCase{
 	"GetUpload":      {permitted: "operator", args: func(w *authzFixture) []any { return []any{w.upload()} }}, // an upload of the operator
 	"ListUploads":    {permitted: infraChange, args: func(w *authzFixture) []any { w.upload(); return []any{w.nfs} }},
 	"ContinueUpload": {permitted: "operator", args: func(w *authzFixture) []any { return []any{w.upload()} }},
-	"KeepUpload":     {permitted: "operator", args: func(w *authzFixture) []any { return []any{w.upload()} }},
+	"TouchUpload":    {permitted: "operator", args: func(w *authzFixture) []any { return []any{w.upload()} }},
 	"CancelUpload":   {permitted: "operator", args: func(w *authzFixture) []any { return []any{w.upload()} }},
 	"WipeVolume":     {permitted: infraChange, args: func(w *authzFixture) []any { v := w.volume(); return []any{v, v.Volume} }},
 	"DeleteVolume":   {permitted: infraChange, args: func(w *authzFixture) []any { v := w.volume(); return []any{v, v.Volume} }},
@@ -99,9 +99,11 @@ var infraCases = map[string]useCase{
 	"ChangePoolSecret": {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.poolWithSecret(), "secretsecret1"} }},
 	"LUNs":             {permitted: infraChange, args: noArgs},
 
-	"DeleteHost":               {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
-	"DeleteEverywhere/pool":    {permitted: infraChange, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.ownPool())} }},
-	"Assign/network":           {permitted: infraChange, args: func(w *authzFixture) []any { return []any{fleet.SubjectNetwork(w.definedNetwork()), []fleet.HostID{w.h2}} }},
+	"DeleteHost":            {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
+	"DeleteEverywhere/pool": {permitted: infraChange, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.ownPool())} }},
+	"Assign/network": {permitted: infraChange, args: func(w *authzFixture) []any {
+		return []any{fleet.SubjectNetwork(w.definedNetwork()), []fleet.HostID{w.h2}}
+	}},
 	"DeleteEverywhere/network": {permitted: infraChange, args: func(w *authzFixture) []any { return []any{fleet.SubjectNetwork(w.definedNetwork())} }},
 	"Release/network":          {permitted: infraChange, args: func(w *authzFixture) []any { return []any{fleet.SubjectNetwork(w.definedNetwork()), w.h1} }},
 	"Retry/network": {permitted: infraChange, args: func(w *authzFixture) []any {
@@ -115,8 +117,10 @@ var infraCases = map[string]useCase{
 	"ReserveAddress": {permitted: infraChange, args: func(w *authzFixture) []any {
 		return []any{w.networkWithReservation(), fleet.StaticLease{MAC: "52:54:00:00:00:99", IP: "10.9.0.7"}}
 	}},
-	"FreeAddress":    {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.networkWithReservation(), "52:54:00:00:00:98"} }},
-	"SetPortGroup":   {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.networkWithReservation(), fleet.PortGroup{Name: "slow"}, true} }},
+	"FreeAddress": {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.networkWithReservation(), "52:54:00:00:00:98"} }},
+	"SetPortGroup": {permitted: infraChange, args: func(w *authzFixture) []any {
+		return []any{w.networkWithReservation(), fleet.PortGroup{Name: "slow"}, true}
+	}},
 	"DropPortGroup":  {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.networkWithPortGroup(), "voice"} }},
 	"GrantPortGroup": {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.networkWithPortGroup(), "voice", w.red} }},
 	"RevokePortGroup": {permitted: infraChange, args: func(w *authzFixture) []any {
@@ -188,11 +192,11 @@ var infraCases = map[string]useCase{
 	"EditStartImage": {permitted: infraChange, args: func(w *authzFixture) []any {
 		return []any{w.startImage(), control.EditStartImage{File: new("b.qcow2")}}
 	}},
-	"RemoveStartImage":   {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.startImage()} }},
-	"RestoreStartImages": {permitted: infraChange, args: noArgs},
-	"PullStartImage":     {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.startImage(), control.PullDestination{PoolID: w.nfs}} }},
-	"GetImage":           {permitted: somewhere, args: func(w *authzFixture) []any { return []any{w.image()} }},
-	"ListImages":         {permitted: somewhere, args: readUseCase},
-	"UsableImages":       {permitted: somewhere, args: func(w *authzFixture) []any { return []any{w.red} }},
-	"HostWithBoth":       {permitted: portal, args: func(w *authzFixture) []any { return []any{w.nfs, w.nfs, fleet.HostID("")} }},
+	"RemoveStartImage":    {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.startImage()} }},
+	"RestoreStartImages":  {permitted: infraChange, args: noArgs},
+	"PullStartImage":      {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.startImage(), control.PullDestination{PoolID: w.nfs}} }},
+	"GetImage":            {permitted: somewhere, args: func(w *authzFixture) []any { return []any{w.image()} }},
+	"ListImages":          {permitted: somewhere, args: readUseCase},
+	"UsableImages":        {permitted: somewhere, args: func(w *authzFixture) []any { return []any{w.red} }},
+	"OnlineHostWithPools": {permitted: portal, args: func(w *authzFixture) []any { return []any{w.nfs, w.nfs, fleet.HostID("")} }},
 }

@@ -4,7 +4,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// lan returns a defined network that is assigned to h1.
+// definedNetwork returns a defined network that is assigned to h1.
 func (w *authzFixture) definedNetwork() fleet.NetworkID {
 	id := fleet.NewID[fleet.NetworkID]()
 	w.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, $2, 'libvirt', '{"mode":"isolated"}')`, id, w.name("lan"))
@@ -12,14 +12,14 @@ func (w *authzFixture) definedNetwork() fleet.NetworkID {
 	return id
 }
 
-// dhcp returns a lan with an address reservation.
+// networkWithReservation returns a lan with an address reservation.
 func (w *authzFixture) networkWithReservation() fleet.NetworkID {
 	id := w.definedNetwork()
 	w.exec(`UPDATE networks SET spec = '{"mode":"isolated","ipv4":{"gateway":"10.9.0.1/24","dhcp":{"ranges":[{"start":"10.9.0.9","end":"10.9.0.20"}],"leases":[{"mac":"52:54:00:00:00:98","ip":"10.9.0.8"}]}}}' WHERE id = $1`, id)
 	return id
 }
 
-// grouped returns a lan with a port group.
+// networkWithPortGroup returns a lan with a port group.
 func (w *authzFixture) networkWithPortGroup() fleet.NetworkID {
 	id := w.definedNetwork()
 	w.exec(`UPDATE networks SET spec = '{"mode":"isolated","portGroups":[{"name":"voice"}]}' WHERE id = $1`, id)

@@ -35,7 +35,7 @@ func (w *authzFixture) volume() control.Volume {
 	return control.Volume{PoolID: w.nfs, Volume: name}
 }
 
-// foreignVolume returns a volume of the given format.
+// volumeOfFormat returns a volume of the given format.
 func (w *authzFixture) volumeOfFormat(format string) control.Volume {
 	name := w.name("foreign") + "." + format
 	w.addVolume(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"`+format+`","capacityBytes":1048576,"appliance":{"disks":[{"format":"`+format+`","sizeBytes":1048576}]}}`)
@@ -90,7 +90,9 @@ func (w *authzFixture) startImage() fleet.StartImageID {
 }
 
 // vmWithoutDisks returns a VM without disks; a template of it needs no job.
-func (w *authzFixture) vmWithoutDisks() control.TemplateSource { return control.TemplateSource{VMID: w.vm()} }
+func (w *authzFixture) vmWithoutDisks() control.TemplateSource {
+	return control.TemplateSource{VMID: w.vm()}
+}
 
 // template returns a version of a template that project red owns.
 func (w *authzFixture) template() control.TemplateVersion {

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func noArgs(*authzFixture) []any        { return nil }
+func noArgs(*authzFixture) []any      { return nil }
 func readUseCase(*authzFixture) []any { return []any{fleet.Query{}} }
 
 // useCases has an entry for every exported method of control.Control, including embedded ones.
@@ -35,7 +35,7 @@ var peopleCases = map[string]useCase{
 	"CreateVM": {permitted: redUse, args: func(w *authzFixture) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: smallSpec}}
 	}},
-	"OrderVM": {permitted: redUse, args: func(w *authzFixture) []any {
+	"CreateVMWithTask": {permitted: redUse, args: func(w *authzFixture) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: smallSpec}}
 	}},
 	"DeleteVM": {permitted: redUse, args: func(w *authzFixture) []any { return []any{w.vm(), false, ""} }},
@@ -53,9 +53,9 @@ var peopleCases = map[string]useCase{
 	"PreviewVM": {permitted: redUse, args: func(w *authzFixture) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: smallSpec}}
 	}},
-	"PlanOrder":  {permitted: mia, args: func(w *authzFixture) []any { return []any{w.plan()} }},
-	"CarryOut":   {permitted: mia, args: func(w *authzFixture) []any { return []any{w.plan()} }},
-	"DetachDisk": {permitted: redUse, args: func(w *authzFixture) []any { id, disk := w.faultyVM(); return []any{id, disk} }},
+	"PlanOrder":   {permitted: mia, args: func(w *authzFixture) []any { return []any{w.plan()} }},
+	"ExecutePlan": {permitted: mia, args: func(w *authzFixture) []any { return []any{w.plan()} }},
+	"DetachDisk":  {permitted: redUse, args: func(w *authzFixture) []any { id, disk := w.faultyVM(); return []any{id, disk} }},
 	"ReplaceDisk": {permitted: redUse, args: func(w *authzFixture) []any {
 		id, disk := w.faultyVM()
 		return []any{id, disk, control.NewDisk{Volume: w.name("new") + ".qcow2", SizeBytes: 1 << 20}}
@@ -124,28 +124,28 @@ var peopleCases = map[string]useCase{
 		w.exec(`UPDATE vms SET spec = spec || '{"power":"stopped"}', status = status || '{"power":"stopped"}' WHERE id = $1`, id)
 		return []any{id, control.MigrateVM{HostID: w.h2}}
 	}},
-	"MigrationTargets": {permitted: infraChange, args: func(w *authzFixture) []any { id, _ := w.vmWithDisk(); return []any{id} }},
-	"LeavingVM":        {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.vm()} }},
-	"MoveTargets":      {permitted: infraChange, args: func(w *authzFixture) []any { id, disk := w.vmWithDisk(); return []any{id, disk} }},
-	"MovingDisks":      {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"MigrationTargets":   {permitted: infraChange, args: func(w *authzFixture) []any { id, _ := w.vmWithDisk(); return []any{id} }},
+	"OpenMigration":      {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"MoveTargets":        {permitted: infraChange, args: func(w *authzFixture) []any { id, disk := w.vmWithDisk(); return []any{id, disk} }},
+	"OpenDiskMigrations": {permitted: infraChange, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"AcceptDrift": {permitted: redUse, args: func(w *authzFixture) []any {
 		id, _ := w.faultyVM()
 		return []any{id, map[string]string{"cpus": "2 vCPUs"}}
 	}},
-	"Reapply": {permitted: redUse, args: func(w *authzFixture) []any { id, _ := w.faultyVM(); return []any{id} }},
-	"GuardVM": {permitted: redUse, args: func(w *authzFixture) []any { return []any{w.vm(), control.ProtectVM{Protected: true}} }},
-	"VMGuest": {permitted: redSeen, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"Reapply":         {permitted: redUse, args: func(w *authzFixture) []any { id, _ := w.faultyVM(); return []any{id} }},
+	"SetVMProtection": {permitted: redUse, args: func(w *authzFixture) []any { return []any{w.vm(), control.ProtectVM{Protected: true}} }},
+	"VMGuest":         {permitted: redSeen, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"ActGuest": {permitted: redUse, args: func(w *authzFixture) []any {
 		id := w.vm()
 		w.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, id)
 		return []any{id, control.GuestRequest{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"}}
 	}},
 	"VMRetry":     {permitted: redSeen, args: func(w *authzFixture) []any { return []any{w.vm()} }},
-	"VMEvents":    {permitted: redSeen, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"VMHistory":   {permitted: redSeen, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"VMMeter":     {permitted: redSeen, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"OpenConsole": {permitted: except(redUse, "system"), args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	// Use cases that run inside Once check their own permissions.
-	"Once": {permitted: except(persons, "system") + " system?", args: func(w *authzFixture) []any {
+	"RunOnce": {permitted: except(persons, "system") + " system?", args: func(w *authzFixture) []any {
 		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
 		return []any{control.Key{Name: w.name("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}
 	}},
@@ -191,7 +191,7 @@ var peopleCases = map[string]useCase{
 	"MigrateVMs": {permitted: except(infraChange, "system"), args: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, control.MigrateVM{HostID: w.h2}}
 	}},
-	"NamedVMs": {permitted: except(someUse, "system"), args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
+	"VMsByID": {permitted: except(someUse, "system"), args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
 	// Permission is checked for each VM: see TestBulkActionChecksPermissionPerVM.
 	"ActVMs": {permitted: except(someUse, "system"), args: func(w *authzFixture) []any {
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
@@ -251,8 +251,8 @@ var peopleCases = map[string]useCase{
 		},
 	},
 	"SignIn": {
-		permitted:  everybody,
-		args: func(w *authzFixture) []any { return []any{string(w.someUser()), goodPassword} },
+		permitted: everybody,
+		args:      func(w *authzFixture) []any { return []any{string(w.someUser()), goodPassword} },
 		badArgs: func(w *authzFixture) []any {
 			w.exec(`DELETE FROM login_throttle`)
 			return []any{string(w.someUser()), "not the password"}
@@ -346,7 +346,7 @@ var peopleCases = map[string]useCase{
 
 	"EnsureAdmin":   {permitted: portal, args: noArgs},
 	"HostsNotFresh": {permitted: portal, args: noArgs},
-	"VMsOf":         {permitted: portal, args: func(w *authzFixture) []any { return []any{[]fleet.HostID{w.h1}} }},
+	"VMsOnHosts":    {permitted: portal, args: func(w *authzFixture) []any { return []any{[]fleet.HostID{w.h1}} }},
 	"NoteRefusal": {permitted: portal, args: func(w *authzFixture) []any {
 		return []any{w.actors["stranger"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
 	}},
@@ -364,8 +364,8 @@ var peopleCases = map[string]useCase{
 	"SharedSecurityGroups": {permitted: somewhere, args: noArgs},
 	"SecurityGroupsFor":    {permitted: redSeen, args: func(w *authzFixture) []any { return []any{w.red} }},
 	"GetSecurityGroup":     {permitted: redSeen, args: func(w *authzFixture) []any { return []any{w.securityGroup()} }},
-	"NICFilters":           {permitted: redSeen, args: func(w *authzFixture) []any { return []any{w.vm()} }},
-	"WouldPass": {permitted: redSeen, args: func(w *authzFixture) []any {
+	"NICFilterStates":      {permitted: redSeen, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"CheckConnection": {permitted: redSeen, args: func(w *authzFixture) []any {
 		return []any{fleet.PassQuestion{From: fleet.PassEnd{VMID: w.vmWithNIC()}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
 	}},
 	"CreateSecurityGroup": {permitted: redUse, args: func(w *authzFixture) []any {
@@ -375,22 +375,22 @@ var peopleCases = map[string]useCase{
 		name := w.name("renamed")
 		return []any{w.securityGroup(), control.UpdateSecurityGroup{Name: &name}}
 	}},
-	"DeleteSecurityGroup": {permitted: redUse, args: func(w *authzFixture) []any { return []any{w.securityGroup()} }},
-	"RetrySecurityGroup":  {permitted: redUse, args: func(w *authzFixture) []any { return []any{w.securityGroup()} }},
-	"RefreshCounters":     {permitted: portal, args: noArgs},
-	"CountChanged":        {permitted: portal, args: func(w *authzFixture) []any { return []any{[]fleet.VMID(nil), []fleet.HostID{w.h1}} }},
-	"RescueJobs":          {permitted: portal, args: noArgs},
-	"Sweep":               {permitted: portal, args: noArgs},
-	"ExpireVMs":           {permitted: portal, args: noArgs},
-	"TakeScheduled":       {permitted: portal, args: noArgs},
-	"DropTemporary":       {permitted: portal, args: noArgs},
-	"SettleRules":         {permitted: portal, args: noArgs},
-	"EndUploads":          {permitted: portal, args: noArgs},
-	"EndExports":          {permitted: portal, args: noArgs},
-	"KeepAudit":           {permitted: portal, args: noArgs},
-	"ForgetAddress":       {permitted: portal, args: noArgs},
-	"KeepPulse":           {permitted: "system?", args: noArgs}, // not called as the system, because it returns only when its context ends
-	"Ready":               {permitted: portal, args: noArgs},
-	"SetAgentAddress":     {permitted: portal, args: noArgs},
-	"AgentAddress":        {permitted: portal, args: noArgs},
+	"DeleteSecurityGroup":       {permitted: redUse, args: func(w *authzFixture) []any { return []any{w.securityGroup()} }},
+	"RetrySecurityGroup":        {permitted: redUse, args: func(w *authzFixture) []any { return []any{w.securityGroup()} }},
+	"RefreshCounters":           {permitted: portal, args: noArgs},
+	"CountChanged":              {permitted: portal, args: func(w *authzFixture) []any { return []any{[]fleet.VMID(nil), []fleet.HostID{w.h1}} }},
+	"RescueJobs":                {permitted: portal, args: noArgs},
+	"Sweep":                     {permitted: portal, args: noArgs},
+	"ExpireVMs":                 {permitted: portal, args: noArgs},
+	"RunSnapshotSchedules":      {permitted: portal, args: noArgs},
+	"DeleteTemporarySnapshots":  {permitted: portal, args: noArgs},
+	"SettleRules":               {permitted: portal, args: noArgs},
+	"CancelStaleUploads":        {permitted: portal, args: noArgs},
+	"DeleteStaleExports":        {permitted: portal, args: noArgs},
+	"RotateAuditPartitions":     {permitted: portal, args: noArgs},
+	"ForgetAddress":             {permitted: portal, args: noArgs},
+	"CheckDatabasePeriodically": {permitted: "system?", args: noArgs}, // not called as the system, because it returns only when its context ends
+	"Ready":                     {permitted: portal, args: noArgs},
+	"SetAgentAddress":           {permitted: portal, args: noArgs},
+	"AgentAddress":              {permitted: portal, args: noArgs},
 }

@@ -20,9 +20,9 @@ import (
 // useCase is one entry of the table. may lists the permitted actors by their names in authzFixture.actors; an actor
 // with "?" is not tested. with returns the arguments, new for each call: objects of project red, or mia's own.
 type useCase struct {
-	permitted  string
-	args func(w *authzFixture) []any
-	// without returns arguments with bad credentials, for use cases that authenticate their caller.
+	permitted string
+	args      func(w *authzFixture) []any
+	// badArgs returns arguments with bad credentials, for use cases that authenticate their caller.
 	badArgs func(w *authzFixture) []any
 }
 

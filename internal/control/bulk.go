@@ -35,18 +35,18 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 	}
 	return c.addBulkTask(ctx, a, bulkRequest{
 		kind: act.Job(), action: "vms." + string(act), permission: policy.VMUse, ids: ids,
-		refuse:      func(vm fleet.VMView) error { return checkAllowed(vm, act) },
+		refuse:     func(vm fleet.VMView) error { return checkAllowed(vm, act) },
 		startOrder: fleet.BulkPosition(act),
 	})
 }
 
-// bulkOrder is a request that concerns many VMs.
+// bulkRequest is a request that concerns many VMs.
 type bulkRequest struct {
-	kind   fleet.JobKind
-	action string // audit action
-	permission  policy.Permission
-	ids    []fleet.VMID
-	refuse  func(fleet.VMView) error // refuses a VM by its state in the database at the time of the request
+	kind       fleet.JobKind
+	action     string // audit action
+	permission policy.Permission
+	ids        []fleet.VMID
+	refuse     func(fleet.VMView) error // refuses a VM by its state in the database at the time of the request
 	// Start order (stage and wait in seconds); nil: all at once.
 	startOrder  func(fleet.VMPolicy) (startOrder, wait int)
 	afterInsert func(q *db.Queries, parent fleet.TaskID) error // stores further rows for the task; nil: nothing
@@ -164,8 +164,8 @@ func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkReques
 	return steps, forbidden, nil
 }
 
-// stages sets the stages of the children that were not refused. A stage starts when all children of earlier stages have
-// ended and the longest wait of the previous stage is over.
+// setStages sets the stages of the children that were not refused. A stage starts when all children of earlier stages
+// have ended and the longest wait of the previous stage is over.
 func setStages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, startOrder func(fleet.VMPolicy) (startOrder, wait int)) {
 	waits := map[int]int{} // longest wait in seconds, by start order
 	at := make([]int, len(steps.Ids))
@@ -206,7 +206,7 @@ func (c *Control) BeginTasks(ctx context.Context, a fleet.Actor) error {
 	}
 }
 
-// startSome starts a few pending children and returns their number.
+// startPendingChildren starts a few pending children and returns their number.
 func (c *Control) startPendingChildren(ctx context.Context) (n int, err error) {
 	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
@@ -290,7 +290,7 @@ func currentActor(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fl
 	return a, nil
 }
 
-// refusalNote returns the error text stored for a refused child. refused is false for temporary faults and for faults
+// refusalText returns the error text stored for a refused child. refused is false for temporary faults and for faults
 // that concern all children: those children are retried.
 func (c *Control) refusalText(ctx context.Context, p db.PendingTasksRow, err error) (note string, refused bool) {
 	var refusal *fleet.Error

@@ -55,8 +55,8 @@ func checkMany(a fleet.Actor, ids []fleet.VMID) error {
 	return nil
 }
 
-// editedBy returns the VM after the edit and the changed fields. It refuses edits that no VM in this state allows; it
-// does not check the host.
+// applyBulkEdit returns the VM after the edit and the changed fields. It refuses edits that no VM in this state allows;
+// it does not check the host.
 func applyBulkEdit(edit fleet.BulkEdit, old fleet.VMView) (vm fleet.VMView, changes []fleet.Change, err error) {
 	if ok, why := old.Allows(fleet.ActEdit); !ok {
 		return vm, nil, fleet.Errorf(fleet.Conflict, "%s", why)

@@ -32,7 +32,8 @@ func (c *Control) MigrateVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMI
 	return c.addBulkTaskWithInput(ctx, a, policy.InfraChange, "vms.leave", fleet.VMMigrate, ids, in, func(vm fleet.VMView) error { return refusalError(vm.AllowsMigrate(nil, nil)) })
 }
 
-// orderEach writes a task with one child per VM and stores the input with the task until all children have started.
+// addBulkTaskWithInput writes a task with one child per VM and stores the input with the task until all children have
+// started.
 func (c *Control) addBulkTaskWithInput(ctx context.Context, a fleet.Actor, right policy.Permission, action string, kind fleet.JobKind, ids []fleet.VMID, input any,
 	check func(fleet.VMView) error,
 ) (fleet.Task, error) {
@@ -54,8 +55,8 @@ func (c *Control) addBulkTaskWithInput(ctx context.Context, a fleet.Actor, right
 	})
 }
 
-// childRunners runs one child of orderEach through the use case for a single VM. name is the VM's name at the time of
-// the request.
+// childRunners runs one child of addBulkTaskWithInput through the use case for a single VM. name is the VM's name at
+// the time of the request.
 var childRunners = map[fleet.JobKind]func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error{
 	fleet.VMDelete: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error {
 		return decodeAndRun(input, func(disks bool) (fleet.Task, error) { return c.DeleteVM(ctx, a, id, disks, name) })
@@ -77,7 +78,7 @@ func decodeAndRun[T any](input json.RawMessage, do func(T) (fleet.Task, error)) 
 	return joinFieldErrors(err)
 }
 
-// runChild runs one child of orderEach.
+// runChild runs one child of addBulkTaskWithInput.
 func (c *Control) runChild(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
 	text, err := q.TaskEdit(ctx, p.ID)
 	if err != nil {
@@ -87,7 +88,7 @@ func (c *Control) runChild(ctx context.Context, q *db.Queries, a fleet.Actor, p 
 	return childRunners[p.Kind](c, store.AsChild(ctx, p.ID), a, fleet.VMID(id), p.SubjectName, text)
 }
 
-// NamedVMs returns the given VMs that the actor sees, in the given order. Pages use it to show the VMs of a bulk task.
+// VMsByID returns the given VMs that the actor sees, in the given order. Pages use it to show the VMs of a bulk task.
 func (c *Control) VMsByID(ctx context.Context, a fleet.Actor, ids []fleet.VMID) ([]fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return nil, err

@@ -158,7 +158,7 @@ func (c pendingBytes) add(id fleet.PoolID, host fleet.HostID, bytes int64) {
 	c[id][host] += bytes
 }
 
-// of returns the pending bytes of a pool on a host; for a shared pool, the pending bytes of all hosts.
+// on returns the pending bytes of a pool on a host; for a shared pool, the pending bytes of all hosts.
 func (c pendingBytes) on(p db.Pool, host fleet.HostID) int64 {
 	if !p.Spec.Shared {
 		return c[p.ID][host]
@@ -196,7 +196,7 @@ func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, requeste
 	return out, err
 }
 
-// withHost returns the devices; each device without a host gets the given host.
+// fillHost returns the devices; each device without a host gets the given host.
 func fillHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
 	out := slices.Clone(devices)
 	for i := range out {

@@ -32,8 +32,8 @@ type NewCopy struct {
 // noCopyToSend is the reason when no host can supply a copy.
 const noCopyToSend = "No online host has an unchanged copy of the image, or none has the pool"
 
-// copyImage is a request for an image copy: one host copies between two of its pools, or receives the file from another
-// host.
+// imageCopyRequest is a request for an image copy: one host copies between two of its pools, or receives the file from
+// another host.
 type imageCopyRequest struct {
 	version fleet.ImageVersion
 	source  query.CopyOn
@@ -65,7 +65,7 @@ func (o imageCopyRequest) checksum() string {
 	return "sha256:" + o.version.SHA256
 }
 
-// on returns the host of the new file in a local pool; empty for a shared pool.
+// hostOfFile returns the host of the new file in a local pool; empty for a shared pool.
 func (o imageCopyRequest) hostOfFile() fleet.HostID {
 	if o.shared {
 		return ""
@@ -73,7 +73,7 @@ func (o imageCopyRequest) hostOfFile() fleet.HostID {
 	return o.host.ID
 }
 
-// add records the pending copy.
+// addPendingCopy records the pending copy.
 func (o imageCopyRequest) addPendingCopy(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	_, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: o.version.ID, PoolID: o.ref.PoolID, Host: string(o.hostOfFile()), Volume: o.ref.Volume, AddedBy: a.Name})
 	return err
@@ -154,7 +154,7 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	})
 }
 
-// existingCopy returns the version's copy in the destination pool, and refuses if that copy is good or pending. It
+// findExistingCopy returns the version's copy in the destination pool, and refuses if that copy is good or pending. It
 // returns nil if the pool has no copy, or if another file replaced the copy's file.
 func findExistingCopy(copies query.Copies, version fleet.ImageVersionID, in NewCopy) (*query.CopyOn, error) {
 	for i, c := range copies {
@@ -173,8 +173,8 @@ func findExistingCopy(copies query.Copies, version fleet.ImageVersionID, in NewC
 	return nil, nil
 }
 
-// sameBytes returns a volume that is usable as an image, has the version's checksum and is not in the library; nil:
-// none.
+// findVolumeWithBytes returns a volume that is usable as an image, has the version's checksum and is not in the
+// library; nil: none.
 func findVolumeWithBytes(all []query.VolumeOn, v fleet.ImageVersion, host fleet.HostID) *query.VolumeOn {
 	for i, o := range all {
 		if v.SHA256 != "" && o.SHA256 == v.SHA256 && o.LocalHost() == host && o.Unfit == "" && o.Published == nil && len(o.Hosts) > 0 {
@@ -184,7 +184,7 @@ func findVolumeWithBytes(all []query.VolumeOn, v fleet.ImageVersion, host fleet.
 	return nil
 }
 
-// adopt registers a file with the version's bytes as a copy.
+// registerCopy registers a file with the version's bytes as a copy.
 func (c *Control) registerCopy(ctx context.Context, a fleet.Actor, image fleet.ImageView, v fleet.ImageVersion, file query.VolumeOn) error {
 	return assign.Pools.Change(ctx, c.store, a, string(file.PoolID), func(q *db.Queries, pool assign.Object) error {
 		if err := checkVolumeIdle(ctx, q, file); err != nil {
@@ -243,7 +243,7 @@ func isCopyReadable(from query.CopyOn, v fleet.ImageVersionID) bool {
 	return from.VersionID == v && from.Usable() && (from.Work == "" || from.State == fleet.CopyReady)
 }
 
-// senderOf returns an online host, other than the receiver, that has the copy; nil: none.
+// findSender returns an online host, other than the receiver, that has the copy; nil: none.
 func findSender(from query.CopyOn, to fleet.HostID) *query.HostRef {
 	if from.On == nil {
 		return nil
@@ -333,7 +333,7 @@ func forgetCopy(ctx context.Context, q *db.Queries, copy query.CopyOn) error {
 	return err
 }
 
-// copyNamed returns the named copy if it allows the action.
+// getCopy returns the named copy if it allows the action.
 func (c *Control) getCopy(ctx context.Context, a fleet.Actor, of ImageCopy, act fleet.Action) (fleet.ImageView, query.CopyOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.ImageView{}, query.CopyOn{}, err

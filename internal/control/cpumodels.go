@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// settleModel replaces fleet.BaselineModel in the spec by the newest CPU model that all hosts support.
+// resolveCPUModel replaces fleet.BaselineModel in the spec by the newest CPU model that all hosts support.
 func resolveCPUModel(ctx context.Context, q *db.Queries, spec *fleet.VMSpec) error {
 	if spec.CPU.Model != fleet.BaselineModel {
 		return nil

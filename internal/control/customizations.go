@@ -15,7 +15,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// GivenFirstBoot is a VM's first-boot data as shown to people who may change the VM.
+// FirstBootView is a VM's first-boot data as shown to people who may change the VM.
 type FirstBootView struct {
 	fleet.VMFirstBoot
 	Content fleet.FirstBoot `json:"content"`

@@ -78,7 +78,7 @@ func (c *Control) readVolume(ctx context.Context, poolActor, a fleet.Actor, of V
 	return end, on.Name, err
 }
 
-// MigrateVolume records that the person no longer waits for the host on a relay of ReadVolume or ContinueUpload.
+// AbandonRelay records that the person no longer waits for the host on a relay of ReadVolume or ContinueUpload.
 func (c *Control) AbandonRelay(ctx context.Context, a fleet.Actor, at fleet.PairID) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err

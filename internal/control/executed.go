@@ -8,7 +8,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// executed returns the assignable resource type (pool or network) of a subject, and the object's id.
+// assignableFor returns the assignable resource type (pool or network) of a subject, and the object's id.
 func assignableFor(a fleet.Actor, of fleet.Subject, right policy.Permission) (*assign.Assignable, string, error) {
 	if err := policy.Check(a, right, ""); err != nil {
 		return nil, "", err

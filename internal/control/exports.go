@@ -245,7 +245,7 @@ func removeExport(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.Ex
 	return store.Audit(ctx, q, a, string(fleet.VolumeDelete), subject, e.Volume, "an export of a VM")
 }
 
-// EndExports deletes expired exports whose task has ended.
+// DeleteStaleExports deletes expired exports whose task has ended.
 func (c *Control) DeleteStaleExports(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "end exports", func(q *db.Queries) error {
 		ids, err := q.StaleExports(ctx)

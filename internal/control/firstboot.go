@@ -67,7 +67,7 @@ func (s sealer) open(label, key string, sealed []byte, into any) error {
 // firstBootLabel binds the encrypted first-boot data to one VM: it cannot be decrypted for another VM's row.
 func firstBootLabel(id fleet.VMID) string { return "first boot of VM " + string(id) }
 
-// source returns the first-boot data before the VM's own values are inserted.
+// firstBootContent returns the first-boot data before the VM's own values are inserted.
 func (s sealer) firstBootContent(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, in FirstBootInput) (fleet.FirstBoot, error) {
 	var checks fleet.Checks
 	firstboot.CheckVars(&checks, "firstBoot.variables", in.Variables)
@@ -87,8 +87,8 @@ func (s sealer) firstBootContent(ctx context.Context, q *db.Queries, a fleet.Act
 	return out, checks.Err()
 }
 
-// forNew returns the first-boot data of a new VM; nil: none. It also sets the kind in the VM's spec, because not every
-// agent supports each kind.
+// newFirstBoot returns the first-boot data of a new VM; nil: none. It also sets the kind in the VM's spec, because not
+// every agent supports each kind.
 func (s sealer) newFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, in *CreateVM) (*fleet.FirstBoot, error) {
 	if in.FirstBoot == nil {
 		return nil, nil
@@ -196,7 +196,8 @@ func (s sealer) loadFirstBoot(ctx context.Context, q *db.Queries, id fleet.VMID)
 	return out, row, s.open(firstBootLabel(id), row.ByKey, row.Sealed, &out)
 }
 
-// settleFirstBoot applies an edit of the complete spec to the first-boot data. Such an edit can only remove the data.
+// applyFirstBootEdit applies an edit of the complete spec to the first-boot data. Such an edit can only remove the
+// data.
 func applyFirstBootEdit(ctx context.Context, q *db.Queries, old, vm fleet.VM) error {
 	switch vm.Spec.FirstBoot {
 	case old.Spec.FirstBoot:
@@ -278,7 +279,7 @@ func (s sealer) setFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, 
 	return s.storeFirstBoot(ctx, q, a, vm.VM, storedBoot)
 }
 
-// restore copies the unchanged passwords of had into the input.
+// keepPasswords copies the unchanged passwords of had into the input.
 func (in *FirstBootInput) keepPasswords(had fleet.FirstBoot) {
 	in.CloudInit = in.content().WithUnchangedPasswords(had).CloudInit
 }

@@ -45,7 +45,7 @@ func (p twoHostFixture) reportOther(power fleet.Power) {
 	p.other.report("there "+string(power), p.domain(power))
 }
 
-// settle runs the pass over moved VMs and returns the VM.
+// runPlacesPass runs the pass over moved VMs and returns the VM.
 func (p twoHostFixture) runPlacesPass() fleet.VMView {
 	p.t.Helper()
 	if err := p.SettlePlaces(p.t.Context(), fleet.SystemActor); err != nil {
@@ -188,7 +188,7 @@ func TestVMOfOfflineHostIsNotFollowed(t *testing.T) {
 	}
 }
 
-// split makes both hosts run the VM.
+// runOnBothHosts makes both hosts run the VM.
 func (p twoHostFixture) runOnBothHosts() fleet.VMView {
 	p.t.Helper()
 	p.reportOther(fleet.Running)

@@ -29,8 +29,8 @@ type Key struct {
 	Secret string
 }
 
-// Once runs do at most once per key and stores its response for 24 h. do must call use cases with the context passed to
-// it. All changes of do, the key and the response share one transaction, so a crash stores all of them or none.
+// RunOnce runs do at most once per key and stores its response for 24 h. do must call use cases with the context passed
+// to it. All changes of do, the key and the response share one transaction, so a crash stores all of them or none.
 //
 // A repeated request of the same person with the same key gets the stored response, after a wait if the first request
 // is still running. A different request with the key is a Conflict. Refused requests are not stored. After a deadlock

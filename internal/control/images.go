@@ -120,7 +120,7 @@ func (c *Control) usableVolumes(ctx context.Context, a fleet.Actor, in Image) ([
 	return files, nil
 }
 
-// idle refuses a volume with running or queued work. Its pool must be locked.
+// checkVolumeIdle refuses a volume with running or queued work. Its pool must be locked.
 func checkVolumeIdle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
 	work, err := unfinishedWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
 	if err == nil && work != "" {
@@ -129,8 +129,8 @@ func checkVolumeIdle(ctx context.Context, q *db.Queries, v query.VolumeOn) error
 	return err
 }
 
-// forget removes files from the library, with versions and images that have no other copy. It returns the number of
-// removed copies.
+// removeCopies removes files from the library, with versions and images that have no other copy. It returns the number
+// of removed copies.
 func removeCopies(ctx context.Context, q *db.Queries, in Image) (int64, error) {
 	at, err := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: in.PoolID, Volume: in.Volume, Host: string(in.HostID)})
 	if err != nil || len(at) == 0 {

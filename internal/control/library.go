@@ -275,7 +275,8 @@ func mayDelete(a fleet.Actor, v fleet.ImageView) error {
 	return policy.Check(a, policy.VMChange, v.ProjectID)
 }
 
-// inUse hides the details of err from actors who see no hosts, because err may name VMs and pools of other projects.
+// hideInUseDetails hides the details of err from actors who see no hosts, because err may name VMs and pools of other
+// projects.
 func hideInUseDetails(a fleet.Actor, err error) error {
 	if fleet.CodeOf(err) != fleet.Conflict || store.SeesHosts(a) {
 		return err

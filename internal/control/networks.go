@@ -86,7 +86,7 @@ func checkNetworkName(ctx context.Context, q *db.Queries, name string) error {
 	return checks.Err()
 }
 
-// describe formats the spec for the audit.
+// describeNetwork formats the spec for the audit.
 func describeNetwork(s fleet.NetworkSpec) string {
 	parts := []string{string(s.Mode)}
 	for _, p := range s.Prefixes() {

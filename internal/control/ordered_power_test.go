@@ -30,8 +30,8 @@ func (r *rig) appendPhase(id fleet.VMID, seen *[]fleet.Phase) {
 	}
 }
 
-// orderVM creates a VM that starts at once, and finishes the creation. It also records the phases after reports in
-// between.
+// createAndFinishVM creates a VM that starts at once, and finishes the creation. It also records the phases after
+// reports in between.
 func (r *rig) createAndFinishVM(name string, seen *[]fleet.Phase) fleet.VMID {
 	r.t.Helper()
 	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)

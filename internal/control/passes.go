@@ -92,13 +92,13 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 	return nil
 }
 
-// KeepAudit creates the audit partitions of coming months and drops those past the retention period.
+// RotateAuditPartitions creates the audit partitions of coming months and drops those past the retention period.
 func (c *Control) RotateAuditPartitions(ctx context.Context, a fleet.Actor) error {
 	months := cmp.Or(c.opts.AuditMonths, 1200)
 	return c.store.Pass(ctx, a, "keep the audit", func(q *db.Queries) error { return q.KeepAudit(ctx, int32(months)) })
 }
 
-// VMsOf returns the ids of VMs on the hosts.
+// VMsOnHosts returns the ids of VMs on the hosts.
 func (c *Control) VMsOnHosts(ctx context.Context, a fleet.Actor, hosts []fleet.HostID) ([]fleet.VMID, error) {
 	if err := store.OnlySystem(a); err != nil || len(hosts) == 0 {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 // request requests something from the portal and returns the response.
 type request func(ctx context.Context, portal *control.Control) (any, error)
 
-// portalOrder is a request during which the portal crashes.
+// crashScenario is a request during which the portal crashes.
 type crashScenario struct {
 	every int // as crashFixture.every
 	least int // minimum number of crash points

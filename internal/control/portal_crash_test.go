@@ -27,10 +27,10 @@ import (
 // portalProcess simulates a portal's process: after its end, none of its requests and loops sends a message to the
 // database.
 type portalProcess struct {
-	mu    sync.Mutex
-	statementsLeft  int // statements until the end, including the last one that is sent; 0: no end
-	ended  bool
-	conns []net.Conn
+	mu             sync.Mutex
+	statementsLeft int // statements until the end, including the last one that is sent; 0: no end
+	ended          bool
+	conns          []net.Conn
 }
 
 var errProcessEnded = errors.New("the portal's process has ended")
@@ -111,9 +111,9 @@ func (c crashConn) Write(b []byte) (int, error) {
 // crashFixture is a libraryFixture whose portal crashes before statements of each step of a request.
 type crashFixture struct {
 	*libraryFixture
-	every   int // distance between crash points of a step with many statements; 1: before each statement; 0: no crash
-	crashPoints  int
-	watchedSQL string // SQL that returns all rows that a portal writes for a request
+	every       int // distance between crash points of a step with many statements; 1: before each statement; 0: no crash
+	crashPoints int
+	watchedSQL  string // SQL that returns all rows that a portal writes for a request
 }
 
 func newCrashFixture(t *testing.T, every int) *crashFixture {
@@ -227,7 +227,8 @@ func (m *crashFixture) wantRepeatable(what string, do func(context.Context, *con
 	m.crashPoints++
 }
 
-// ask sends the request with an idempotency key, as the API does: repeated requests must give the same response.
+// sendRequest sends the request with an idempotency key, as the API does: repeated requests must give the same
+// response.
 func (m *crashFixture) sendRequest(do request) {
 	m.t.Helper()
 	var firstAnswer string
@@ -281,8 +282,8 @@ func (m *crashFixture) runJobs() {
 	m.t.Fatalf("after %d rounds there are still open jobs", maxRounds)
 }
 
-// claimed returns the host's claimed jobs. Jobs claimed from a portal that crashed before it responded are queued again
-// when their leases expire.
+// claimJobs returns the host's claimed jobs. Jobs claimed from a portal that crashed before it responded are queued
+// again when their leases expire.
 func (m *crashFixture) claimJobs(host fleet.HostID) []wire.Work {
 	m.t.Helper()
 	if m.count("jobs WHERE state = 'queued' AND run_after <= now() AND host_id = '"+string(host)+"'") == 0 {
@@ -315,7 +316,7 @@ func (m *crashFixture) claimJobs(host fleet.HostID) []wire.Work {
 	return work
 }
 
-// finished reports the end of the host's job.
+// finishJob reports the end of the host's job.
 func (m *crashFixture) finishJob(host fleet.HostID, w wire.Work) {
 	m.t.Helper()
 	m.seq[host]++

@@ -18,8 +18,8 @@ func (c *Control) Ready(ctx context.Context, a fleet.Actor) error {
 	return c.store.Ready(ctx)
 }
 
-// KeepPulse checks the database periodically until ctx ends, so that a lost database is noticed without readiness
-// requests.
+// CheckDatabasePeriodically checks the database periodically until ctx ends, so that a lost database is noticed without
+// readiness requests.
 func (c *Control) CheckDatabasePeriodically(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err

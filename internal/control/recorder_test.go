@@ -17,7 +17,7 @@ import (
 
 // recorder records the statements that its connections send.
 type recorder struct {
-	mu    sync.Mutex
+	mu         sync.Mutex
 	statements []pgx.TraceQueryStartData
 }
 
@@ -95,7 +95,7 @@ func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func
 	return strings.Join(plans, "\n\n")
 }
 
-// visited counts the rows of vms that scans and indexes return for the statements that do runs.
+// countVisitedRows counts the rows of vms that scans and indexes return for the statements that do runs.
 func (r *recorder) countVisitedRows(t *testing.T, pool *pgxpool.Pool, do func() error) (rows int, plans string) {
 	t.Helper()
 	var all []string
@@ -114,7 +114,7 @@ func (r *recorder) countVisitedRows(t *testing.T, pool *pgxpool.Pool, do func() 
 	return rows, strings.Join(all, "\n")
 }
 
-// node is one step of an executed plan.
+// planNode is one step of an executed plan.
 type planNode struct {
 	Relation string  `json:"Relation Name"`
 	Index    string  `json:"Index Name"`
@@ -135,7 +135,7 @@ func (n planNode) visited() int {
 	return rows
 }
 
-// planned runs a prepared statement and rolls back. read is the number of 8 KiB blocks that the statement read.
+// runPrepared runs a prepared statement and rolls back. read is the number of 8 KiB blocks that the statement read.
 func (r *rig) runPrepared(name, args string) (read int, plan string) {
 	r.t.Helper()
 	prepared := one[string](r, `SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: ' || $1 || ' %'`, name)

@@ -49,7 +49,7 @@ func vmQueryOf(project fleet.ProjectID, r fleet.PlacementRule) (vmQuery, error) 
 	return vmQuery{project, "", string(pairs), strings.Join(s.Keys, ",")}, err
 }
 
-// queryMatches holds the VMs that match each query, by host.
+// ruleMatches holds the VMs that match each query, by host.
 type ruleMatches map[vmQuery]map[fleet.HostID]db.RuleMatesRow
 
 func findMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]bool) (ruleMatches, error) {
@@ -74,7 +74,7 @@ func findMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]bool) (
 	return out, err
 }
 
-// of returns the VMs on the host that match the rule, without the VM itself.
+// matesOn returns the VMs on the host that match the rule, without the VM itself.
 func (all ruleMatches) matesOn(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (placement.RuleMatches, error) {
 	var out placement.RuleMatches
 	if r.OnHosts() {
@@ -98,7 +98,7 @@ func (all ruleMatches) matesOn(vm fleet.Meta, r fleet.PlacementRule, host fleet.
 	return out, nil
 }
 
-// addRulings adds to each host the rules of the VM, and other VMs' rules that match the VM. Until the transaction ends,
+// addRules adds to each host the rules of the VM, and other VMs' rules that match the VM. Until the transaction ends,
 // no other VM of the project with rules or labels is placed.
 func addRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
 	if len(rules) > 0 || len(vm.Labels) > 0 {

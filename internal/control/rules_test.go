@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	webs  = fleet.PlacementRule{Of: fleet.RuleVMLabels, Name: "tier=web"}
+	webs         = fleet.PlacementRule{Of: fleet.RuleVMLabels, Name: "tier=web"}
 	antiAffinity = fleet.PlacementRule{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}
-	atH2  = fleet.PlacementRule{Of: fleet.RuleHost, Name: "h2"}
+	atH2         = fleet.PlacementRule{Of: fleet.RuleHost, Name: "h2"}
 )
 
 func (s *projectFixture) createWithRules(a fleet.Actor, name string, host fleet.HostID, rules ...fleet.PlacementRule) (fleet.VMView, error) {

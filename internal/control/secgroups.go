@@ -231,7 +231,7 @@ func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 	})
 }
 
-// groupInUse returns the refusal to delete a group. The error names only dependents that the actor may see.
+// groupInUseError returns the refusal to delete a group. The error names only dependents that the actor may see.
 func groupInUseError(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) error {
 	var vms, groups, nets []string
 	hidden := false

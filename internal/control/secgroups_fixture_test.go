@@ -69,7 +69,7 @@ func (s *projectFixture) groupStatus(id fleet.SecurityGroupID) string {
 	return out
 }
 
-// finished counts the results, so that each gets a new number.
+// finishSeq counts the results, so that each gets a new number.
 var finishSeq atomic.Int64
 
 // claimAndFinish claims the host's jobs and finishes each with the error says; empty: success.

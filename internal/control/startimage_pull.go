@@ -15,16 +15,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// pull is one request to download a catalog image.
+// imagePull is one request to download a catalog image.
 type imagePull struct {
 	PullDestination
-	actor     fleet.Actor
-	entryID    fleet.StartImageID
-	image fleet.ImageID // the library image, once decide has found or added it
+	actor   fleet.Actor
+	entryID fleet.StartImageID
+	image   fleet.ImageID // the library image, once decide has found or added it
 }
 
-// decide finds or adds the library image and returns the host's download job. The pool must be locked; decide locks the
-// catalog entry.
+// prepareJob finds or adds the library image and returns the host's download job. The pool must be locked; decide locks
+// the catalog entry.
 func (p *imagePull) prepareJob(ctx context.Context) func(*db.Queries, assign.Object) (volumeJob, error) {
 	return func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		entry, err := lockStart(ctx, q, p.entryID)

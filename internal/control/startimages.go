@@ -130,7 +130,7 @@ func (c *Control) RestoreStartImages(ctx context.Context, a fleet.Actor) (n int6
 	return n, err
 }
 
-// onStartImage runs do with the locked entry.
+// changeStartImage runs do with the locked entry.
 func (c *Control) changeStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, do func(*db.Queries, fleet.StartImage) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
@@ -167,7 +167,7 @@ func startImageNameTakenError(err error, name string) error {
 	return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
 }
 
-// Pull is the destination for the download of a catalog image.
+// PullDestination is the destination for the download of a catalog image.
 type PullDestination struct {
 	PoolID fleet.PoolID `json:"poolId"`
 	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); empty: the host with the most free space"`

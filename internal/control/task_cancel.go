@@ -45,7 +45,7 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID
 	return store.TaskFor(a, t), nil
 }
 
-// stoppable lists the job kinds that a host stops on request after it has begun.
+// stoppableKinds lists the job kinds that a host stops on request after it has begun.
 var stoppableKinds = fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.Stoppable })
 
 func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {

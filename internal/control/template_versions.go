@@ -115,7 +115,8 @@ func checkConfirmed(confirm, name, what string) error {
 	return checks.Err()
 }
 
-// versionNamed returns the named version of a template that the actor may change, if the version allows the action.
+// getTemplateVersion returns the named version of a template that the actor may change, if the version allows the
+// action.
 func (c *Control) getTemplateVersion(ctx context.Context, a fleet.Actor, of TemplateVersion, act fleet.Action) (fleet.TemplateView, fleet.TemplateVersion, error) {
 	v, err := c.getChangeableTemplate(ctx, a, of.TemplateID)
 	if err != nil {
@@ -131,8 +132,8 @@ func (c *Control) getTemplateVersion(ctx context.Context, a fleet.Actor, of Temp
 	return v, v.Versions[i], nil
 }
 
-// ownCopies returns the copies of images made for the version, or for any version if version is empty, and the ids of
-// their image versions.
+// copiesOwnedBy returns the copies of images made for the version, or for any version if version is empty, and the ids
+// of their image versions.
 func (c *Control) copiesOwnedBy(ctx context.Context, v fleet.TemplateView, version fleet.TemplateVersionID) (query.Copies, []string, error) {
 	var out query.Copies
 	ids := []string{}

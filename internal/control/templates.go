@@ -15,7 +15,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// OfVM is the source of a template version.
+// TemplateSource is the source of a template version.
 type TemplateSource struct {
 	VMID     fleet.VMID `json:"vmId" doc:"The source VM; the template belongs to its project"`
 	OfImages bool       `json:"ofImages,omitempty" doc:"Use the library images from which the VM's disks were made, not copies of the disks. The VM may then be running"`
@@ -107,7 +107,7 @@ func (in TemplateSource) check(c *fleet.Checks) {
 	fleet.CheckDescription(c, "note", in.Note)
 }
 
-// makeVersion adds a version of the VM to the template that first inserts or locks.
+// createTemplateVersion adds a version of the VM to the template that first inserts or locks.
 func (c *Control) createTemplateVersion(ctx context.Context, a fleet.Actor, in TemplateSource, first func(*db.Queries, fleet.VMView) (db.Template, error)) (task fleet.Task, err error) {
 	was, err := c.GetVM(ctx, a, in.VMID)
 	if err != nil {
@@ -290,7 +290,8 @@ func copyForTemplate(
 	return task, version, err
 }
 
-// ownTemplate returns a template that the actor may change: as a member of its project or as an administrator.
+// getChangeableTemplate returns a template that the actor may change: as a member of its project or as an
+// administrator.
 func (c *Control) getChangeableTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID) (fleet.TemplateView, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.TemplateView{}, err

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/notify"
 )
 
-// lists requests a page of each list with the query and returns the errors by list.
+// listErrors requests a page of each list with the query and returns the errors by list.
 func (s *projectFixture) listErrors(q fleet.Query) map[string]error {
 	out := map[string]error{}
 	add := func(name string, _ any, err error) { out[name] = err }

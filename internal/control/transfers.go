@@ -17,7 +17,7 @@ const (
 	roleSend    = "send"
 )
 
-// route is the route of a file from one host to another; the zero value: no transfer is needed.
+// transferRoute is the route of a file from one host to another; the zero value: no transfer is needed.
 type transferRoute struct {
 	id       fleet.TransferID
 	from, to query.HostRef
@@ -26,7 +26,7 @@ type transferRoute struct {
 	checksum string
 }
 
-// transferOf returns the route for an image copy; the zero value if the destination host reads the source file itself.
+// routeOf returns the route for an image copy; the zero value if the destination host reads the source file itself.
 func routeOf(o *imageCopyRequest) transferRoute {
 	if o.from.ID == "" {
 		return transferRoute{}
@@ -34,14 +34,14 @@ func routeOf(o *imageCopyRequest) transferRoute {
 	return transferRoute{id: fleet.NewID[fleet.TransferID](), from: o.from, to: o.host, source: o.source.Ref(), checksum: o.checksum()}
 }
 
-// received turns a volume job into the job of the receiving host.
+// markReceiver turns a volume job into the job of the receiving host.
 func (b transferRoute) markReceiver(j *volumeJob) {
 	if b.id != "" {
 		j.args.Transfer = &fleet.TransferParams{ID: b.id, Peer: b.from.ID, PeerName: b.from.Name, RateBytes: b.rate}
 	}
 }
 
-// send adds the sender's job to the receiver's task, and makes the receiver's job name the sender's job as a step.
+// addSender adds the sender's job to the receiver's task, and makes the receiver's job name the sender's job as a step.
 func (b transferRoute) addSender(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) error {
 	if b.id == "" {
 		return nil
@@ -53,8 +53,8 @@ func (b transferRoute) addSender(ctx context.Context, q *db.Queries, task fleet.
 	return q.NameStep(ctx, db.NameStepParams{Role: roleReceive, TaskID: &task, Steps: []string{string(sender)}})
 }
 
-// sendWith adds the sender's job to the receiver's task. The job's subject is the destination volume, so other jobs can
-// still read the source volume.
+// addSenderJob adds the sender's job to the receiver's task. The job's subject is the destination volume, so other jobs
+// can still read the source volume.
 func (b transferRoute) addSenderJob(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) (fleet.JobID, error) {
 	if err := checkTransferLimit(ctx, q, b.from.ID, b.to.ID); err != nil {
 		return "", err

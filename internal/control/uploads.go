@@ -86,7 +86,7 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	return c.GetUpload(ctx, a, id)
 }
 
-// sameUpload returns the person's unfinished upload of the same file to the same destination; zero value: none.
+// findSameUpload returns the person's unfinished upload of the same file to the same destination; zero value: none.
 func (c *Control) findSameUpload(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewUpload) (fleet.Upload, error) {
 	if in.File == "" {
 		return fleet.Upload{}, nil
@@ -172,7 +172,7 @@ func (c *Control) ContinueUpload(ctx context.Context, a fleet.Actor, id fleet.Up
 	return agentapi.UploadPair(at, a.UserID, a.Session, u.HostID).Admit(relay.PartyOf(a))
 }
 
-// KeepUpload records that the upload is still in progress, which postpones its expiry.
+// TouchUpload records that the upload is still in progress, which postpones its expiry.
 func (c *Control) TouchUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) error {
 	u, err := c.GetUpload(ctx, a, id)
 	switch {
@@ -194,7 +194,7 @@ func (c *Control) CancelUpload(ctx context.Context, a fleet.Actor, id fleet.Uplo
 	return err
 }
 
-// stopTask cancels a task that a host may have begun, and makes the host remove partial results.
+// cancelStartedTask cancels a task that a host may have begun, and makes the host remove partial results.
 func cancelStartedTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task, why string) error {
 	stops := fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.CancelledAtOnce })
 	jobs, err := q.StopTask(ctx, db.StopTaskParams{ID: &t.ID, Error: why, Kinds: store.Texts(stops)})
@@ -220,7 +220,7 @@ func cancelStartedTask(ctx context.Context, q *db.Queries, a fleet.Actor, t flee
 	return nil
 }
 
-// EndUploads cancels abandoned uploads.
+// CancelStaleUploads cancels abandoned uploads.
 func (c *Control) CancelStaleUploads(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "end uploads", func(q *db.Queries) error {
 		tasks, err := q.StaleUploads(ctx, db.StaleUploadsParams{Patience: fleet.UploadIdleTimeout, Life: fleet.UploadLifetime})

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// sender returns a user who uploads files.
+// addUploader returns a user who uploads files.
 func (s *projectFixture) addUploader(name string, role fleet.Role) fleet.Actor {
 	a := s.addUser(name, role)
 	a.Session = "browser"

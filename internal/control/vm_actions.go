@@ -22,12 +22,12 @@ var powerActionList = func() string {
 	return strings.Join(texts[:last], ", ") + " or " + texts[last]
 }()
 
-// vmChanges lists the job kinds that change a VM, except its deletion and kinds that a host can undo.
+// vmChangeKinds lists the job kinds that change a VM, except its deletion and kinds that a host can undo.
 var vmChangeKinds = fleet.KindsWhere(func(k fleet.JobKindInfo) bool {
 	return k.Type == fleet.TypeVM && !k.Background && !k.Stoppable && k.Name != fleet.VMDelete
 })
 
-// guestWaits lists the job kinds that make a host wait for the guest.
+// guestWaitKinds lists the job kinds that make a host wait for the guest.
 var guestWaitKinds = store.Texts(fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.WaitsForGuest }))
 
 // ActVM requests a power action. It queues the job and returns its task without waiting for the host.
@@ -118,8 +118,8 @@ func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
 	return err
 }
 
-// overtake cancels queued power jobs of other kinds; jobs of the same kind coalesce. A forced action also aborts a
-// shutdown that waits for the guest.
+// cancelContradictingJobs cancels queued power jobs of other kinds; jobs of the same kind coalesce. A forced action
+// also aborts a shutdown that waits for the guest.
 func cancelContradictingJobs(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobKind, action string) error {
 	kinds := slices.DeleteFunc(store.Texts(store.PowerJobKinds), func(k string) bool { return k == string(by) })
 	subject := fleet.SubjectVM(vm.ID)

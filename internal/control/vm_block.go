@@ -12,7 +12,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// disksInKinds refuses disks that the kinds of their pools do not support, and sets volume names as each kind needs.
+// checkDiskKinds refuses disks that the kinds of their pools do not support, and sets volume names as each kind needs.
 // For disks on existing volumes it locks the pool, so that no other VM gets the volume until the transaction ends.
 func checkDiskKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []fleet.Disk) error {
 	ids := store.Texts(fleet.VMSpec{Disks: disks}.Pools())
@@ -105,8 +105,8 @@ func checkVolumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at
 	return err
 }
 
-// sharedElsewhere returns, by volume, the VMs that use the spec's shareable disks in local pools. A volume of a local
-// pool exists on one host only.
+// localVolumeSharers returns, by volume, the VMs that use the spec's shareable disks in local pools. A volume of a
+// local pool exists on one host only.
 func localVolumeSharers(ctx context.Context, q *db.Queries, spec fleet.VMSpec, pools []db.Pool) (map[fleet.Volref][]db.VolumeSharersRow, error) {
 	out := map[fleet.Volref][]db.VolumeSharersRow{}
 	for _, d := range spec.Disks {
@@ -152,7 +152,7 @@ func checkUnshared(ctx context.Context, q *db.Queries, old fleet.VMView, to flee
 	return checks.Err()
 }
 
-// fits refuses a job that makes a volume or format that the pool's kind does not support.
+// checkPoolKind refuses a job that makes a volume or format that the pool's kind does not support.
 func (j volumeJob) checkPoolKind(spec fleet.PoolSpec) error {
 	is := spec.Kind.Info()
 	var checks fleet.Checks

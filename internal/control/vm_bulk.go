@@ -21,7 +21,7 @@ type CreateVMs struct {
 	fleet.BulkNames
 }
 
-// errTrial rolls back the transaction of a trial creation.
+// errRollBackTrial rolls back the transaction of a trial creation.
 var errRollBackTrial = errors.New("only tried")
 
 // CreateVMs writes a task with one child per VM and returns without waiting for the children. A fault of the first VM
@@ -130,7 +130,7 @@ func (c *Control) addBulkCreateTask(ctx context.Context, tx pgx.Tx, a fleet.Acto
 	return store.GetTask(ctx, q, fleet.SystemActor, id)
 }
 
-// try creates a VM and rolls back, so that faults are reported at their fields in advance. The returned input has
+// tryCreate creates a VM and rolls back, so that faults are reported at their fields in advance. The returned input has
 // defaults resolved: the template's version, or the source VM's spec.
 func (c *Control) tryCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor, in CreateVM) (CreateVM, error) {
 	completed := in
@@ -147,7 +147,7 @@ func (c *Control) tryCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor, in Cr
 	return completed, err
 }
 
-// makeVM is CreateVM within the context's transaction.
+// createVMInTx is CreateVM within the context's transaction.
 func (c *Control) createVMInTx(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, in CreateVM, child fleet.TaskID) (CreateVM, fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return in, fleet.VMView{}, err
@@ -160,7 +160,7 @@ func (c *Control) createVMInTx(ctx context.Context, q *db.Queries, a fleet.Actor
 	return completed, vm, err
 }
 
-// beginVM creates the VM of a pending child as the person who requested the task.
+// createPendingVM creates the VM of a pending child as the person who requested the task.
 func (c *Control) createPendingVM(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
 	if p.ParentID == nil {
 		return fleet.Errorf(fleet.Conflict, "Not done: the stored request is missing.")

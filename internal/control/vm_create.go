@@ -28,20 +28,21 @@ type CreateVM struct {
 	// Power, firmware, MAC addresses, pools and networks may be empty; disks[].volume must be empty. With From, all
 	// may be empty.
 	Spec      fleet.VMSpec    `json:"spec,omitzero"`
-	From      *VMSource           `json:"from,omitempty"`      // nil: from the spec alone
+	From      *VMSource       `json:"from,omitempty"`      // nil: from the spec alone
 	Start     bool            `json:"start,omitempty"`     // same as spec.power "running"
 	FirstBoot *FirstBootInput `json:"firstBoot,omitempty"` // first-boot data for the first start
 	// Allow more storage, memory or CPUs than exist; needs the permission to change infrastructure.
 	Overcommit bool `json:"overcommit,omitempty"`
 }
 
-// CreateVM works like OrderVM, without returning the task.
+// CreateVM works like CreateVMWithTask, without returning the task.
 func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fleet.VMView, error) {
 	vm, _, err := c.CreateVMWithTask(ctx, a, in)
 	return vm, err
 }
 
-// OrderVM writes a new VM and queues its creation, and its start if in.Start is set. The returned task is the creation.
+// CreateVMWithTask writes a new VM and queues its creation, and its start if in.Start is set. The returned task is the
+// creation.
 func (c *Control) CreateVMWithTask(ctx context.Context, a fleet.Actor, in CreateVM) (vm fleet.VMView, task fleet.TaskID, err error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return fleet.VMView{}, "", err
@@ -117,7 +118,7 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 	return nil
 }
 
-// meta returns the new VM's metadata for placement rules.
+// placementMeta returns the new VM's metadata for placement rules.
 func (in CreateVM) placementMeta() fleet.Meta {
 	return fleet.Meta{Name: in.Name, ProjectID: in.ProjectID, Labels: in.Labels}
 }
@@ -267,7 +268,8 @@ func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 	return task, q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &child, Steps: []string{}})
 }
 
-// nameTaken returns a Conflict with the VM's name and project if err is a unique violation of VM names; otherwise err.
+// vmNameTakenError returns a Conflict with the VM's name and project if err is a unique violation of VM names;
+// otherwise err.
 func vmNameTakenError(err error, name, project string) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.ConstraintName == "vm_name_taken" {
@@ -338,7 +340,7 @@ const overcommitHint = "To proceed anyway, overcommit the pool."
 // hostOvercommitHint is overcommitHint for memory and CPUs.
 const hostOvercommitHint = "To proceed anyway, overcommit the host."
 
-// faultFor returns the fault's text for the actor. Actors without access to hosts get neither host names nor hosts'
+// faultTextFor returns the fault's text for the actor. Actors without access to hosts get neither host names nor hosts'
 // own error texts.
 func faultTextFor(a fleet.Actor, f placement.Fault) string {
 	if policy.May(a, policy.InfraSee, "") {

@@ -12,10 +12,10 @@ import (
 	"quantix/internal/policy"
 )
 
-// newDisks are the disks that an edit adds. They get pools, names and checks like the disks of a new VM.
+// addedDiskSet are the disks that an edit adds. They get pools, names and checks like the disks of a new VM.
 type addedDiskSet struct {
-	indexes   []int        // their indexes in the edited spec
-	spec fleet.VMSpec // a spec with only these disks
+	indexes []int        // their indexes in the edited spec
+	spec    fleet.VMSpec // a spec with only these disks
 }
 
 // addedDisks returns the disks of to that the spec was lacks.
@@ -29,7 +29,7 @@ func addedDisks(was, to fleet.VMSpec) addedDiskSet {
 	return out
 }
 
-// field maps a field of the spec of new disks to the field in the edited spec.
+// mapField maps a field of the spec of new disks to the field in the edited spec.
 func (n addedDiskSet) mapField(name string) string {
 	for k, i := range n.indexes {
 		if rest, ok := strings.CutPrefix(name, fmt.Sprintf("spec.disks[%d]", k)); ok {
@@ -39,7 +39,7 @@ func (n addedDiskSet) mapField(name string) string {
 	return name
 }
 
-// moved renames a refusal's fields to the fields of the edited spec.
+// mapError renames a refusal's fields to the fields of the edited spec.
 func (n addedDiskSet) mapError(err error) error {
 	wrong, ok := err.(*fleet.Error) //nolint:errorlint // one that is wrapped has no fields
 	if !ok {

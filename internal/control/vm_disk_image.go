@@ -116,7 +116,7 @@ func diskJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name st
 	}, err
 }
 
-// hideHosts replaces err with a sentence without host names for actors who do not see hosts.
+// withoutHostNames replaces err with a sentence without host names for actors who do not see hosts.
 func withoutHostNames(a fleet.Actor, err error) error {
 	if err == nil || store.SeesHosts(a) || fleet.CodeOf(err) != fleet.Invalid && fleet.CodeOf(err) != fleet.Conflict {
 		return err

@@ -112,7 +112,7 @@ func changedMeanwhileError(resource string, now, had int64) error {
 	return fleet.Errorf(fleet.Conflict, "Somebody changed this %s meanwhile (generation %d, you had %d). Reload and try again.", resource, now, had)
 }
 
-// on returns the VM with the changes applied.
+// applyTo returns the VM with the changes applied.
 func (in UpdateVM) applyTo(vm fleet.VMView) fleet.VMView {
 	if in.Name != nil {
 		vm.Name = *in.Name
@@ -172,7 +172,7 @@ func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 	return checks.Err()
 }
 
-// fixed returns the reason why an edit cannot change the field; empty: no specific reason.
+// reasonNotEditable returns the reason why an edit cannot change the field; empty: no specific reason.
 func reasonNotEditable(field string) string {
 	f, _ := fleet.FieldOf(strings.TrimPrefix(field, "spec."))
 	return f.FixedReason

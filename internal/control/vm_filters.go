@@ -32,9 +32,9 @@ func unfilteredNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NI
 	return out, err
 }
 
-// unfiltered returns the NIC for a network without traffic filters. New security groups or anti-spoofing are refused,
-// because they would have no effect; a NIC already on the network keeps its settings. Anti-spoofing that the NIC has
-// from its former network is switched off.
+// withoutFilters returns the NIC for a network without traffic filters. New security groups or anti-spoofing are
+// refused, because they would have no effect; a NIC already on the network keeps its settings. Anti-spoofing that the
+// NIC has from its former network is switched off.
 func withoutFilters(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.NIC) fleet.NIC {
 	if was != nil && was.NetworkID == n.NetworkID {
 		if n.AntiSpoofing == nil {

@@ -13,18 +13,18 @@ import (
 	"quantix/internal/policy"
 )
 
-// From is the source of new VMs besides images in the spec: a template, a VM or an appliance.
+// VMSource is the source of new VMs besides images in the spec: a template, a VM or an appliance.
 type VMSource struct {
 	TemplateID fleet.TemplateID        `json:"templateId,omitempty"`
 	VersionID  fleet.TemplateVersionID `json:"versionId,omitempty" doc:"The template's version; empty: the newest one that is not deprecated"`
 	Full       bool                    `json:"full,omitempty" doc:"Make full copies of the template's disks instead of overlays; only without a spec"`
 	VMID       fleet.VMID              `json:"vmId,omitempty" doc:"The source VM: new VMs get full copies of its disks, on its host. The disks of a running VM are copied from a temporary snapshot. In a spec, the disks name the destination pools"`
 	SnapshotID fleet.SnapshotID        `json:"snapshotId,omitempty" doc:"A snapshot of the source VM, which may be running: the disks are copied in the snapshot's state. All other settings are the VM's current ones"`
-	Appliance  *ApplianceFile            `json:"appliance,omitempty" doc:"A file in a pool: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI. The VM gets the file's disks, converted, in the file's sequence. Without a spec the VM is as the file proposes, with each NIC on the network of the same name, or else on the project's default network"`
+	Appliance  *ApplianceFile          `json:"appliance,omitempty" doc:"A file in a pool: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI. The VM gets the file's disks, converted, in the file's sequence. Without a spec the VM is as the file proposes, with each NIC on the network of the same name, or else on the project's default network"`
 	PoolID     fleet.PoolID            `json:"poolId,omitempty" doc:"The pool for all disks; empty: each disk's pool in the template or source VM. Only without a spec"`
 }
 
-// planned is the source of a new VM, as read before the transaction.
+// plannedSource is the source of a new VM, as read before the transaction.
 type plannedSource struct {
 	images     []imagePlan
 	vm         *fleet.VMView    // the VM whose disks are copied, or nil
@@ -128,8 +128,8 @@ func SpecOf(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec 
 	return spec
 }
 
-// withoutForeignGroups returns the NICs without security groups of other projects. A template may come from another
-// project.
+// withoutOtherProjectsGroups returns the NICs without security groups of other projects. A template may come from
+// another project.
 func (c *Control) withoutOtherProjectsGroups(ctx context.Context, project fleet.ProjectID, nics []fleet.NIC) ([]fleet.NIC, error) {
 	var groups []fleet.SecurityGroupID
 	for _, n := range nics {
@@ -201,7 +201,8 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 	return checks.Err()
 }
 
-// copied returns the VM's disks to copy and a description of the source. It refuses if the VM cannot be copied now.
+// disksToCopy returns the VM's disks to copy and a description of the source. It refuses if the VM cannot be copied
+// now.
 func (p plannedSource) disksToCopy(ctx context.Context, q *db.Queries, vm fleet.VMView) (disks []fleet.Disk, source string, err error) {
 	if p.snapshotID == "" {
 		return vm.Spec.Disks, vm.Name, refusalErrorWith(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
@@ -241,7 +242,7 @@ func CloneOf(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpe
 	return spec
 }
 
-// pools returns the pools of the source.
+// sourcePools returns the pools of the source.
 func (p plannedSource) sourcePools() []fleet.PoolID {
 	switch {
 	case p.file != nil:
@@ -252,8 +253,8 @@ func (p plannedSource) sourcePools() []fleet.PoolID {
 	return p.vm.Spec.Pools()
 }
 
-// hold locks the VM whose disks are copied, and refuses if it changed after planFrom read it. The VM's pools must be
-// locked.
+// lockSourceVM locks the VM whose disks are copied, and refuses if it changed after planFrom read it. The VM's pools
+// must be locked.
 func (p *plannedSource) lockSourceVM(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	if p.file != nil {
 		return p.lockAppliance(ctx, q)
@@ -288,7 +289,7 @@ func (p *plannedSource) lockSourceVM(ctx context.Context, q *db.Queries, a fleet
 	return nil
 }
 
-// sources returns how many sources are set.
+// countSources returns how many sources are set.
 func (f VMSource) countSources() (n int) {
 	for _, named := range []bool{f.TemplateID != "", f.VMID != "", f.Appliance != nil} {
 		if named {

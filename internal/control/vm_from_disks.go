@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// orders returns the volume jobs that make the VM's disks before its definition, by disk index, and their kind. snap is
-// the snapshot to copy from; nil: the current state.
+// diskJobs returns the volume jobs that make the VM's disks before its definition, by disk index, and their kind. snap
+// is the snapshot to copy from; nil: the current state.
 func (p plannedSource) diskJobs(vm fleet.VMView, snap *fleet.SnapshotOf) (fleet.JobKind, map[int]fleet.VolumeParams) {
 	out := map[int]fleet.VolumeParams{}
 	if p.file != nil {
@@ -28,7 +28,7 @@ func (p plannedSource) diskJobs(vm fleet.VMView, snap *fleet.SnapshotOf) (fleet.
 	return fleet.VolumeCopy, out
 }
 
-// snapshot returns the temporary snapshot to copy from; the zero value means the VM's current state.
+// copySnapshot returns the temporary snapshot to copy from; the zero value means the VM's current state.
 func (p plannedSource) copySnapshot(ctx context.Context, q *db.Queries, task fleet.TaskID) (tempSnapshot, error) {
 	switch {
 	case p.vm == nil:
@@ -39,8 +39,8 @@ func (p plannedSource) copySnapshot(ctx context.Context, q *db.Queries, task fle
 	return sharedTempSnapshot(ctx, q, *p.vm, task)
 }
 
-// queue adds jobs that make the disks to the VM's creation task; the definition waits for them. From then on the disks
-// count as created, so that a host reports a failed disk as missing and never replaces it by an empty one.
+// queueDiskJobs adds jobs that make the disks to the VM's creation task; the definition waits for them. From then on
+// the disks count as created, so that a host reports a failed disk as missing and never replaces it by an empty one.
 func (p plannedSource) queueDiskJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, task fleet.TaskID) error {
 	shot, err := p.copySnapshot(ctx, q, task)
 	if err != nil {
@@ -82,8 +82,8 @@ func (p plannedSource) queueDiskJobs(ctx context.Context, q *db.Queries, a fleet
 	return q.WaitFor(ctx, db.WaitForParams{Others: ids, TaskID: &task, Kind: fleet.VMApply})
 }
 
-// endCopies cancels the queued copies for disks of a VM that is about to be deleted. It refuses while a host runs a
-// copy, because the copied file would stay behind.
+// cancelDiskCopies cancels the queued copies for disks of a VM that is about to be deleted. It refuses while a host
+// runs a copy, because the copied file would stay behind.
 func cancelDiskCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
 	var subjects []string
 	for _, d := range vm.Spec.Disks {

@@ -42,7 +42,7 @@ type diskGrowth struct {
 	GrowDisk
 }
 
-// on returns the spec with the disk's new size.
+// applyTo returns the spec with the disk's new size.
 func (g diskGrowth) applyTo(spec fleet.VMSpec) (fleet.VMSpec, error) {
 	i := slices.IndexFunc(spec.Disks, func(d fleet.Disk) bool { return d.Ref() == g.disk })
 	if i < 0 {
@@ -157,7 +157,7 @@ func checkGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet
 	return nil
 }
 
-// shrinks reports whether the change at field reduces a disk's size.
+// shrinksDisk reports whether the change at field reduces a disk's size.
 func shrinksDisk(old, vm fleet.VMView, field string) bool {
 	for i, d := range vm.Spec.Disks {
 		if fmt.Sprintf("spec.disks[%d]", i) != field {
@@ -169,7 +169,7 @@ func shrinksDisk(old, vm fleet.VMView, field string) bool {
 	return false
 }
 
-// editName returns the audit action of the edit.
+// auditAction returns the audit action of the edit.
 func (in UpdateVM) auditAction() string {
 	if in.grow != nil {
 		return "vm.disk.grow"
@@ -177,7 +177,7 @@ func (in UpdateVM) auditAction() string {
 	return "vm.edit"
 }
 
-// spec returns the edited spec; nil: no change.
+// editedSpec returns the edited spec; nil: no change.
 func (in UpdateVM) editedSpec(old fleet.VMView) (*fleet.VMSpec, error) {
 	if in.grow == nil {
 		return in.Spec, nil

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// grow returns a request for the disk's new size.
+// growRequest returns a request for the disk's new size.
 func (s *projectFixture) growRequest(a fleet.Actor, v fleet.VMView, disk fleet.Volref, in control.GrowDisk) func() error {
 	return func() error { _, _, err := s.GrowDisk(s.t.Context(), a, v.ID, disk, in); return withFieldErrors(err) }
 }

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// GuestOrder is a request to a guest agent.
+// GuestRequest is a request to a guest agent.
 type GuestRequest struct {
 	Action   fleet.Action `json:"action" enum:"freeze,thaw,clock,trim,guestpassword,exec"`
 	Seconds  int          `json:"seconds,omitempty" doc:"For freeze: the seconds after which the host thaws the guest automatically; 1 to 600, 0: 60. For exec: the seconds that the host waits for the program; 1 to 300, 0: 30"`
@@ -25,7 +25,7 @@ type GuestRequest struct {
 	Args     []string     `json:"args,omitempty" nullable:"false" doc:"For exec: the program's arguments. No response, task or audit line contains them"`
 }
 
-// order returns the request as stored in its job.
+// stored returns the request as stored in its job.
 func (in GuestRequest) stored(c *fleet.Checks) *fleet.GuestParams {
 	switch in.Action {
 	case fleet.ActFreeze:
@@ -52,12 +52,12 @@ func (in GuestRequest) stored(c *fleet.Checks) *fleet.GuestParams {
 	return nil
 }
 
-// runs returns the part of the program to run that anyone who sees the task may see.
+// program returns the part of the program to run that anyone who sees the task may see.
 func (in GuestRequest) program() fleet.GuestProgram {
 	return fleet.GuestProgram{Program: in.Program, Args: in.Args}
 }
 
-// detail returns the audit detail, which has no secrets.
+// auditDetail returns the audit detail, which has no secrets.
 func (in GuestRequest) auditDetail(o *fleet.GuestParams) string {
 	switch {
 	case in.Action == fleet.ActFreeze:

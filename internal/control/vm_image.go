@@ -14,21 +14,21 @@ import (
 
 // imagePlan is a disk to be made from a library image, with the copies that can serve as its source.
 type imagePlan struct {
-	disk    int
-	image   fleet.ImageView
-	version fleet.ImageVersion
-	copies  query.Copies
-	shared  bool       // whether the disk's pool is shared
-	missingCopy    *imageCopyRequest // for a shared pool without a copy: the request that makes one; nil: none
-	pools   []fleet.PoolID
+	disk        int
+	image       fleet.ImageView
+	version     fleet.ImageVersion
+	copies      query.Copies
+	shared      bool              // whether the disk's pool is shared
+	missingCopy *imageCopyRequest // for a shared pool without a copy: the request that makes one; nil: none
+	pools       []fleet.PoolID
 }
 
-// origin is the source of a disk on one host.
+// diskSource is the source of a disk on one host.
 type diskSource struct {
-	ref  fleet.Volref
-	host   fleet.HostID // the file's host, for a local pool
-	awaitsJob bool         // an unfinished job makes or verifies the file, so the disk waits for that job
-	copyFirst *imageCopyRequest   // the copy to make first; nil: none
+	ref       fleet.Volref
+	host      fleet.HostID      // the file's host, for a local pool
+	awaitsJob bool              // an unfinished job makes or verifies the file, so the disk waits for that job
+	copyFirst *imageCopyRequest // the copy to make first; nil: none
 
 	verifyFirst *query.CopyOn // the copy whose checksum a host must verify first; nil: none
 }
@@ -95,7 +95,7 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 	return p, nil
 }
 
-// on returns the source for disk d on the host; nil: none.
+// sourceOn returns the source for disk d on the host; nil: none.
 func (p imagePlan) sourceOn(h placement.Host, d fleet.Disk) *diskSource {
 	here := func(c query.CopyOn) bool {
 		pool := h.Pools[c.PoolID]
@@ -133,7 +133,7 @@ func (p imagePlan) sourceOn(h placement.Host, d fleet.Disk) *diskSource {
 	return nil
 }
 
-// sent returns a source for the host that another host sends first; nil: none.
+// sourceFromOtherHost returns a source for the host that another host sends first; nil: none.
 func (p imagePlan) sourceFromOtherHost(h placement.Host) *diskSource {
 	var best *imageCopyRequest
 	for _, c := range p.copies {
@@ -150,7 +150,7 @@ func (p imagePlan) sourceFromOtherHost(h placement.Host) *diskSource {
 	return &diskSource{awaitsJob: true, copyFirst: best}
 }
 
-// fromCopy returns an existing copy as source. An unverified copy is verified first.
+// sourceFromCopy returns an existing copy as source. An unverified copy is verified first.
 func sourceFromCopy(c *query.CopyOn) *diskSource {
 	if c.State == fleet.CopyReady {
 		return &diskSource{ref: c.Ref(), host: c.HostID}
@@ -158,7 +158,7 @@ func sourceFromCopy(c *query.CopyOn) *diskSource {
 	return &diskSource{ref: c.Ref(), host: c.HostID, awaitsJob: true, verifyFirst: c}
 }
 
-// offerImages adds the possible sources for the VM's disks to the host's facts for placement.
+// addImageSources adds the possible sources for the VM's disks to the host's facts for placement.
 func addImageSources(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 	h.Images = map[int]placement.Image{}
 	for _, p := range plans {

@@ -10,21 +10,22 @@ import (
 	"quantix/internal/placement"
 )
 
-// steps are the jobs that must end before the host can make the VM's disks.
+// prepSteps are the jobs that must end before the host can make the VM's disks.
 type prepSteps struct {
-	copies []imageCopyRequest
-	verify []volumeJob
-	awaited   []awaitedFile
+	copies  []imageCopyRequest
+	verify  []volumeJob
+	awaited []awaitedFile
 }
 
-// awaited is a source file that an unfinished job makes or verifies.
+// awaitedFile is a source file that an unfinished job makes or verifies.
 type awaitedFile struct {
 	ref fleet.Volref
 	// The file's host, for a local pool, because other hosts may have files of that name; empty: shared pool.
 	host fleet.HostID
 }
 
-// settleImages writes each disk's source on the chosen host into the spec, and returns the steps that must run first.
+// chooseImageSources writes each disk's source on the chosen host into the spec, and returns the steps that must run
+// first.
 func chooseImageSources(ctx context.Context, q *db.Queries, plans []imagePlan, spec *fleet.VMSpec, h placement.Host) (prepSteps, error) {
 	var out prepSteps
 	for _, p := range plans {
@@ -130,8 +131,8 @@ func verifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volum
 	return j, nil
 }
 
-// queue adds the copies' jobs to the task that creates the VM. The creation waits for these copies and for copies
-// requested by other tasks.
+// queuePrepJobs adds the copies' jobs to the task that creates the VM. The creation waits for these copies and for
+// copies requested by other tasks.
 func (s prepSteps) queuePrepJobs(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
 	if len(s.awaited) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// OfAppliance identifies a file in a pool for the import of a VM.
+// ApplianceFile identifies a file in a pool for the import of a VM.
 type ApplianceFile struct {
 	PoolID fleet.PoolID `json:"poolId"`
 	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); may be empty if only one host has the file"`
@@ -102,8 +102,8 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 	return checks.Err()
 }
 
-// lockFile refuses if the file changed after planAppliance read it, or has unfinished jobs. The file's pool must be
-// locked.
+// lockAppliance refuses if the file changed after planAppliance read it, or has unfinished jobs. The file's pool must
+// be locked.
 func (p plannedSource) lockAppliance(ctx context.Context, q *db.Queries) error {
 	use, err := currentUse(ctx, q, *p.file)
 	if err != nil {
@@ -115,7 +115,7 @@ func (p plannedSource) lockAppliance(ctx context.Context, q *db.Queries) error {
 	return nil
 }
 
-// conversions returns the volume jobs that convert the appliance's disks, by disk index of the VM.
+// conversionJobs returns the volume jobs that convert the appliance's disks, by disk index of the VM.
 func (p plannedSource) conversionJobs(vm fleet.VMView) map[int]fleet.VolumeParams {
 	out := map[int]fleet.VolumeParams{}
 	for i, d := range p.file.Appliance.Disks {

@@ -221,12 +221,12 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 
 // migrationTarget is a target host with the destination pool of each disk.
 type migrationTarget struct {
-	target fleet.MigrationTarget
-	pool   fleet.PoolID   // one pool for all sent disks; empty: each disk's own
-	pools  []fleet.PoolID // by disk; empty: the disk is not sent
-	stayingDisks   []fleet.Volref
-	sendsDisks  bool // some disk is sent
-	hostHasPool    bool // the host has the pool
+	target       fleet.MigrationTarget
+	pool         fleet.PoolID   // one pool for all sent disks; empty: each disk's own
+	pools        []fleet.PoolID // by disk; empty: the disk is not sent
+	stayingDisks []fleet.Volref
+	sendsDisks   bool // some disk is sent
+	hostHasPool  bool // the host has the pool
 }
 
 // migrationTargets checks, for each other host or only the named one, whether the VM can migrate there: with all disks
@@ -299,7 +299,7 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 	return t
 }
 
-// LeavingVM returns the VM's migration in progress; nil: none.
+// OpenMigration returns the VM's migration in progress; nil: none.
 func (c *Control) OpenMigration(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.MigratingVM, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err

@@ -165,7 +165,7 @@ func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 	return out, nil
 }
 
-// MovingDisks returns the VM's disk migrations in progress.
+// OpenDiskMigrations returns the VM's disk migrations in progress.
 func (c *Control) OpenDiskMigrations(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.MovingDisk, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err

@@ -50,7 +50,8 @@ func findNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, n
 	return closed, checks.Err()
 }
 
-// noNetwork returns the same error for missing and unavailable networks, so that the error does not reveal which exist.
+// noNetworkText returns the same error for missing and unavailable networks, so that the error does not reveal which
+// exist.
 func noNetworkText(name string) string {
 	if name == "" {
 		return "There is no such network."
@@ -99,7 +100,7 @@ func changedNIC(old []fleet.NIC, n fleet.NIC) fleet.NIC {
 	return n
 }
 
-// stored returns the spec as written to the database.
+// specToStore returns the spec as written to the database.
 func specToStore(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fleet.VMSpec) (fleet.VMSpec, error) {
 	spec.NICs = slices.Clone(spec.NICs)
 	if slices.ContainsFunc(spec.NICs, func(n fleet.NIC) bool { return n.NetworkID == "" }) {

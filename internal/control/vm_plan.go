@@ -27,7 +27,7 @@ type PlanOrder struct {
 
 func planLabel(id fleet.PlanID) string { return "order of plan " + string(id) }
 
-// errDryRun rolls back a trial run.
+// errRollBackDryRun rolls back a trial run.
 var errRollBackDryRun = errors.New("only tried")
 
 // PlanVM predicts the effect of UpdateVM with the same input, and changes nothing. It returns the same errors as
@@ -146,7 +146,7 @@ func (c *Control) addPlan(ctx context.Context, a fleet.Actor, try func(ctx conte
 	return out, err
 }
 
-// GetPlan returns one of the person's own plans, up to fleet.PlanLife after the request.
+// GetPlan returns one of the person's own plans, up to fleet.PlanLifetime after the request.
 func (c *Control) GetPlan(ctx context.Context, a fleet.Actor, id fleet.PlanID) (fleet.Plan, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Plan{}, err
@@ -217,7 +217,7 @@ func planGoneError() error {
 	return fleet.Errorf(fleet.NotFound, "There is no such plan: it was carried out, or is older than an hour. Ask for a new one.")
 }
 
-// CarryOut executes a plan once: it edits the VM, unless the VM changed after the plan, or creates the new VM. It
+// ExecutePlan executes a plan once: it edits the VM, unless the VM changed after the plan, or creates the new VM. It
 // returns the VM's id.
 func (c *Control) ExecutePlan(ctx context.Context, a fleet.Actor, id fleet.PlanID) (vm fleet.VMID, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {

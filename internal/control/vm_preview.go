@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// maxPreviewed limits the hosts in a preview.
+// maxPreviewedHosts limits the hosts in a preview.
 const maxPreviewedHosts = 40
 
 // Preview is the predicted placement of a VM.

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// ProtectVM is the input of GuardVM: all protection settings of a VM.
+// ProtectVM is the input of SetVMProtection: all protection settings of a VM.
 type ProtectVM struct {
 	Protected   bool       `json:"protected" doc:"Whether deletion of the VM is refused"`
 	Locked      bool       `json:"locked" doc:"Whether only the person who locks the VM, and administrators, may change it or its power state"`
@@ -51,7 +51,7 @@ func (in ProtectVM) protection(a fleet.Actor, was fleet.VMProtection, now time.T
 	return out.At(now), checks.Err()
 }
 
-// GuardVM sets the VM's protection. No job is queued.
+// SetVMProtection sets the VM's protection. No job is queued.
 func (c *Control) SetVMProtection(ctx context.Context, a fleet.Actor, id fleet.VMID, in ProtectVM) (fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.VMView{}, err

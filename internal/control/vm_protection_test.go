@@ -99,7 +99,9 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 		"delete":   func(a fleet.Actor) error { _, err := s.DeleteVM(t.Context(), a, v.ID, false, ""); return err },
 		"unlock":   func(a fleet.Actor) error { return s.protectRequest(a, v.ID, control.ProtectVM{})() },
 		"put back": func(a fleet.Actor) error { _, err := s.Reapply(t.Context(), a, v.ID); return err },
-		"freeze":   func(a fleet.Actor) error { return s.guestRequest(a, v.ID, control.GuestRequest{Action: fleet.ActFreeze})() },
+		"freeze": func(a fleet.Actor) error {
+			return s.guestRequest(a, v.ID, control.GuestRequest{Action: fleet.ActFreeze})()
+		},
 	} {
 		s.wantRefused(name, fleet.Conflict, says, func() error { return do(colleague) })
 	}

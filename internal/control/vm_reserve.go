@@ -19,9 +19,9 @@ func cpuReservations(ctx context.Context, q *db.Queries, host fleet.HostID) (map
 	return out, err
 }
 
-// allocation refuses more memory or CPUs than the host can allocate, unless h.Overcommit is set, and CPU reservations
-// beyond the host's CPUs. previous is the VM's spec before the change. It locks the host and reads the sums again, so
-// that no other transaction can allocate the same capacity.
+// checkAllocation refuses more memory or CPUs than the host can allocate, unless h.Overcommit is set, and CPU
+// reservations beyond the host's CPUs. previous is the VM's spec before the change. It locks the host and reads the
+// sums again, so that no other transaction can allocate the same capacity.
 func checkAllocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, h placement.Host, previous fleet.VMSpec) error {
 	more, reserves := spec.MemoryMiB > previous.MemoryMiB || spec.CPUs > previous.CPUs, spec.ReservedCPU() > previous.ReservedCPU()
 	if !more && !reserves {

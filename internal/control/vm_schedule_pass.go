@@ -26,8 +26,8 @@ const (
 // scheduleBatch limits one pass over the schedules.
 const scheduleBatch = 100
 
-// TakeScheduled requests the due snapshots, and the deletion of snapshots beyond their schedules' retention. A failure
-// of one schedule does not affect the others.
+// RunSnapshotSchedules requests the due snapshots, and the deletion of snapshots beyond their schedules' retention. A
+// failure of one schedule does not affect the others.
 func (c *Control) RunSnapshotSchedules(ctx context.Context, a fleet.Actor) error {
 	for range scheduleBatch {
 		var at db.ScheduleToCheckRow
@@ -58,10 +58,10 @@ func (c *Control) RunSnapshotSchedules(ctx context.Context, a fleet.Actor) error
 	return nil
 }
 
-// scheduling is the state of one schedule's check.
+// scheduleCheck is the state of one schedule's check.
 type scheduleCheck struct {
 	q         *db.Queries
-	actor         fleet.Actor
+	actor     fleet.Actor
 	vm        fleet.VMView
 	row       db.SnapshotSchedule
 	runs      []db.ScheduleRunsOfRow // of this schedule, newest first
@@ -114,24 +114,24 @@ func checkSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 	return q.SetScheduleTrouble(ctx, vm)
 }
 
-// again schedules the next check after the delay, unless an earlier check is scheduled.
+// checkAgainAfter schedules the next check after the delay, unless an earlier check is scheduled.
 func (s *scheduleCheck) checkAgainAfter(after time.Duration) {
 	if at := s.now.Add(after); s.nextCheck.IsZero() || at.Before(s.nextCheck) {
 		s.nextCheck = at
 	}
 }
 
-// trouble sets the reason shown for a delay or failure. attention means that a person must act.
+// setTrouble sets the reason shown for a delay or failure. attention means that a person must act.
 func (s *scheduleCheck) setTrouble(attention bool, format string, args ...any) {
 	s.row.Trouble, s.row.Attention = fmt.Sprintf(format, args...), attention
 }
 
-// open reports whether a task in this state has not ended.
+// isOpenState reports whether a task in this state has not ended.
 func isOpenState(state string) bool {
 	return state == string(fleet.JobQueued) || state == string(fleet.JobRunning)
 }
 
-// settle records ended runs and the result of the last run.
+// settleRuns records ended runs and the result of the last run.
 func (s *scheduleCheck) settleRuns(ctx context.Context) error {
 	s.row.Trouble, s.row.Attention = "", false
 	for i, r := range s.runs {
@@ -152,7 +152,7 @@ func (s *scheduleCheck) settleRuns(ctx context.Context) error {
 	return nil
 }
 
-// take requests the newest due snapshot. Older missed snapshots are skipped.
+// takeDueSnapshot requests the newest due snapshot. Older missed snapshots are skipped.
 func (s *scheduleCheck) takeDueSnapshot(ctx context.Context) error {
 	if s.row.NextAt == nil || s.row.NextAt.After(s.now) {
 		return nil
@@ -207,8 +207,8 @@ func (s *scheduleCheck) snapshotTree() *fleet.SnapshotTree {
 	return s.vm.Status.Snapshots
 }
 
-// tidy requests the deletion of the schedule's oldest snapshot beyond its retention. It deletes one snapshot at a time,
-// and only after the newest snapshot was taken.
+// deleteExpiredSnapshot requests the deletion of the schedule's oldest snapshot beyond its retention. It deletes one
+// snapshot at a time, and only after the newest snapshot was taken.
 func (s *scheduleCheck) deleteExpiredSnapshot(ctx context.Context) error {
 	if !s.row.Spec.Enabled || len(s.busy) > 0 || len(s.runs) == 0 {
 		if len(s.busy) > 0 && len(s.runs) > 0 {

@@ -105,7 +105,7 @@ func noScheduleError() error {
 	return fleet.Errorf(fleet.NotFound, "The VM has no such schedule any more. Reload the page.")
 }
 
-// onSchedules runs do with the VM locked. No job is queued.
+// changeSchedules runs do with the VM locked. No job is queued.
 func (c *Control) changeSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID, do func(*db.Queries, fleet.VMView, []db.SnapshotSchedule, time.Time) (detail string, err error)) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err

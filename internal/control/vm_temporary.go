@@ -17,16 +17,16 @@ import (
 // roleSnapshot is the role of the job that takes the snapshot for a task's disk copies.
 const roleSnapshot = "snapshot"
 
-// temporary is a task's temporary snapshot of a locked VM, the source of disk copies. With the zero value, disks are
+// tempSnapshot is a task's temporary snapshot of a locked VM, the source of disk copies. With the zero value, disks are
 // copied without a snapshot.
 type tempSnapshot struct {
 	vm      fleet.VMView
 	id      fleet.SnapshotID
-	takeJob    fleet.JobID // the job that takes the snapshot and that the copies wait for; empty: taken or not yet queued
-	queued bool        // whether the job is queued
+	takeJob fleet.JobID // the job that takes the snapshot and that the copies wait for; empty: taken or not yet queued
+	queued  bool        // whether the job is queued
 }
 
-// of returns the snapshot reference for a copy job; nil: no snapshot.
+// ref returns the snapshot reference for a copy job; nil: no snapshot.
 func (t tempSnapshot) ref() *fleet.SnapshotOf {
 	if t.id == "" {
 		return nil
@@ -34,7 +34,7 @@ func (t tempSnapshot) ref() *fleet.SnapshotOf {
 	return &fleet.SnapshotOf{VMID: t.vm.ID, ID: t.id}
 }
 
-// newTemporary returns a new snapshot for copies of the VM's disks, if the copies need one. It queues nothing. It
+// newTempSnapshot returns a new snapshot for copies of the VM's disks, if the copies need one. It queues nothing. It
 // refuses if no snapshot can be taken now.
 func newTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView) (tempSnapshot, error) {
 	if !vm.NeedsTemporarySnapshot() {
@@ -47,8 +47,8 @@ func newTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView) (tempS
 	return tempSnapshot{vm: vm, id: fleet.NewID[fleet.SnapshotID]()}, refusalErrorWith(vm.Name + " cannot be copied now: ")(vm.AllowsTake(busy))
 }
 
-// sharedTemporary returns the existing snapshot of the bulk task, so that all clones have the same state, or else a
-// newTemporary.
+// sharedTempSnapshot returns the existing snapshot of the bulk task, so that all clones have the same state, or else a
+// newTempSnapshot.
 func sharedTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView, task fleet.TaskID) (tempSnapshot, error) {
 	if !vm.NeedsTemporarySnapshot() {
 		return tempSnapshot{}, nil
@@ -65,7 +65,7 @@ func sharedTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView, tas
 	return newTempSnapshot(ctx, q, vm) // the task has no snapshot, or it was deleted
 }
 
-// queue adds the snapshot's job to the task. of names the copy in the snapshot's name.
+// queueTakeJob adds the snapshot's job to the task. of names the copy in the snapshot's name.
 func (t *tempSnapshot) queueTakeJob(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID, of string) error {
 	if t.id == "" || t.queued {
 		return nil
@@ -88,7 +88,7 @@ func (t *tempSnapshot) queueTakeJob(ctx context.Context, q *db.Queries, a fleet.
 	return store.Audit(ctx, q, a, string(fleet.VMSnapshot), subject, t.vm.Name, order.Name)
 }
 
-// await makes the task's copy jobs wait for the snapshot's job.
+// makeCopiesWait makes the task's copy jobs wait for the snapshot's job.
 func (t tempSnapshot) makeCopiesWait(ctx context.Context, q *db.Queries, task fleet.TaskID) error {
 	if t.takeJob == "" {
 		return nil
@@ -102,11 +102,11 @@ const (
 	tempRetryDelay = 15 * time.Second // after the first failed deletion; doubled after each further one
 )
 
-// temporaryBatch limits one pass over temporary snapshots.
+// tempSnapshotBatch limits one pass over temporary snapshots.
 const tempSnapshotBatch = 100
 
-// DropTemporary requests the deletion of temporary snapshots without unfinished disk copies, and retries failed
-// deletions. A deletion merges the overlays into the VM's disks.
+// DeleteTemporarySnapshots requests the deletion of temporary snapshots without unfinished disk copies, and retries
+// failed deletions. A deletion merges the overlays into the VM's disks.
 func (c *Control) DeleteTemporarySnapshots(ctx context.Context, a fleet.Actor) error {
 	for range tempSnapshotBatch {
 		more := false
@@ -167,8 +167,8 @@ func checkTempSnapshot(ctx context.Context, q *db.Queries, a fleet.Actor, id fle
 	return store.Audit(ctx, q, a, string(fleet.VMSnapshotDelete), fleet.SubjectVM(id), vm.Name, "the temporary snapshot that disks were copied from")
 }
 
-// leftOf reports whether the host has files of the snapshot that a deletion would merge. After an interrupted job the
-// host may have such files, so leftOf returns true.
+// hasSnapshotFiles reports whether the host has files of the snapshot that a deletion would merge. After an interrupted
+// job the host may have such files, so hasSnapshotFiles returns true.
 func hasSnapshotFiles(tree *fleet.SnapshotTree, id fleet.SnapshotID) bool {
 	if tree == nil {
 		return false

@@ -49,7 +49,9 @@ func TestRunningJobsOfStoppableKindsCanBeCancelled(t *testing.T) {
 	}
 	id := fleet.TaskID(queryText(s, `SELECT task_id FROM jobs WHERE kind = 'volume.wipe'`))
 	cancel := func() error { _, err := s.CancelTask(t.Context(), chief, id); return err }
-	for _, kind := range fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.Type == fleet.TypeVolume && !k.Background && !k.CancelledAtOnce }) {
+	for _, kind := range fleet.KindsWhere(func(k fleet.JobKindInfo) bool {
+		return k.Type == fleet.TypeVolume && !k.Background && !k.CancelledAtOnce
+	}) {
 		s.exec(`UPDATE jobs SET kind = $2, state = 'running', attempt = 1, epoch = 1, stop = '', note = '', lease_until = now() + interval '1 minute' WHERE task_id = $1`, id, string(kind))
 		s.exec(`UPDATE tasks SET kind = $2 WHERE id = $1`, id, string(kind))
 		if !kind.Info().Stoppable {

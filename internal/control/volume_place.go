@@ -117,7 +117,7 @@ func checkNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on flee
 	return err
 }
 
-// nameRefused reports whether err is a refusal by checkNameFree, so that the caller may try another name.
+// isNameRefusal reports whether err is a refusal by checkNameFree, so that the caller may try another name.
 func isNameRefusal(err error) bool {
 	code := fleet.CodeOf(err)
 	return code == fleet.Invalid || code == fleet.Conflict
@@ -153,7 +153,7 @@ func findHost(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, na
 	return query.HostRef{}, noHostError(j, faults, named)
 }
 
-// noRoom returns the error that explains why no host can run the job.
+// noHostError returns the error that explains why no host can run the job.
 func noHostError(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
 	var checks fleet.Checks
 	for _, f := range faults {
@@ -173,7 +173,7 @@ func noHostError(j volumeJob, faults []placement.Fault, named fleet.HostID) erro
 	return checks.Err()
 }
 
-// anyHost returns the named host, or the first online host with the volume if named is empty.
+// chooseVolumeHost returns the named host, or the first online host with the volume if named is empty.
 func chooseVolumeHost(v query.VolumeOn, named fleet.HostID) (query.HostRef, error) {
 	for _, h := range v.Hosts {
 		if named == "" || h.ID == named {

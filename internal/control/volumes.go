@@ -138,7 +138,7 @@ func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.Poo
 	})
 }
 
-// download returns a download job without a host.
+// newDownloadJob returns a download job without a host.
 func newDownloadJob(pool fleet.PoolID, in NewDownload) (volumeJob, error) {
 	var checks fleet.Checks
 	fleet.CheckDownload(&checks, in.URL, in.Checksum, in.ChecksumURL)
@@ -201,30 +201,30 @@ func (c *Control) destroyVolume(ctx context.Context, a fleet.Actor, of Volume, a
 
 // volumeJob is a volume job to queue.
 type volumeJob struct {
-	kind        fleet.JobKind
-	ref         fleet.Volref
-	host        query.HostRef
-	args       fleet.VolumeParams
-	deletesData bool // the job deletes the volume's data
-	auditByCaller     bool // the caller writes the audit line
+	kind          fleet.JobKind
+	ref           fleet.Volref
+	host          query.HostRef
+	args          fleet.VolumeParams
+	deletesData   bool // the job deletes the volume's data
+	auditByCaller bool // the caller writes the audit line
 
 	project *fleet.ProjectID // whose members see the task; nil: only administrators
 	detail  string
 }
 
-// orderVolume queues the job that decide returns, under the pool's lock. Transactions that assign a volume of the pool
-// to a VM or publish one wait for the lock.
+// queueVolumeJob queues the job that decide returns, under the pool's lock. Transactions that assign a volume of the
+// pool to a VM or publish one wait for the lock.
 func (c *Control) queueVolumeJob(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error)) (task fleet.Task, err error) {
 	return c.queueVolumeJobAnd(ctx, a, pool, decide, func(*db.Queries, fleet.TaskID) error { return nil })
 }
 
-// orderVolumeThen works like orderVolume; then adds rows that refer to the task, in the same transaction.
+// queueVolumeJobAnd works like queueVolumeJob; then adds rows that refer to the task, in the same transaction.
 func (c *Control) queueVolumeJobAnd(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
 	return c.queueVolumeJobAs(ctx, a, a, pool, decide, then)
 }
 
-// orderVolumeBy works like orderVolumeThen. poolActor is the actor that changes the pool; the caller has checked the
-// permission of the person, a.
+// queueVolumeJobAs works like queueVolumeJobAnd. poolActor is the actor that changes the pool; the caller has checked
+// the permission of the person, a.
 func (c *Control) queueVolumeJobAs(ctx context.Context, poolActor, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
 	err = assign.Pools.Change(ctx, c.store, poolActor, string(pool), func(q *db.Queries, on assign.Object) error {
 		j, err := decide(q, on)
@@ -253,7 +253,7 @@ func (c *Control) queueVolumeJobAs(ctx context.Context, poolActor, a fleet.Actor
 	return store.TaskFor(a, task), err
 }
 
-// changeVolume works like orderVolume for an existing volume. It refuses if the volume does not allow the action.
+// changeVolume works like queueVolumeJob for an existing volume. It refuses if the volume does not allow the action.
 func (c *Control) changeVolume(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, decide func(*db.Queries, query.VolumeOn) (volumeJob, error)) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err

@@ -41,7 +41,7 @@ func (m *machine) family() family {
 	return otherSystem
 }
 
-// fix returns the command that fixes a requirement, or an instruction if there is none.
+// fixFor returns the command that fixes a requirement, or an instruction if there is none.
 func (m *machine) fixFor(n requirement) string {
 	if n.fix != "" {
 		return n.fix

@@ -72,14 +72,14 @@ const policy = `#!/bin/sh
 exit 101
 `
 
-// quiet keeps services stopped during an installation.
+// serviceBlock keeps services stopped during an installation.
 type serviceBlock struct {
 	m       *machine
 	policy  bool            // the policy file is ours
 	enabled map[string]bool // services enabled before; nil without systemd
 }
 
-// quiet blocks service starts with a policy-rc.d file. An administrator's policy file stays unchanged.
+// blockServices blocks service starts with a policy-rc.d file. An administrator's policy file stays unchanged.
 func (m *machine) blockServices(ctx context.Context) (*serviceBlock, error) {
 	q := &serviceBlock{m: m}
 	if text, err := os.ReadFile(m.policyFile); err == nil && string(text) == policy {

@@ -71,7 +71,7 @@ func (m *machine) inspect(ctx context.Context, p Purpose) []Check {
 	return checks
 }
 
-// survey returns every check of the purpose, and the missing required items.
+// checkAll returns every check of the purpose, and the missing required items.
 func (m *machine) checkAll(ctx context.Context, p Purpose) (checks []Check, missing []requirement) {
 	for _, n := range requirements {
 		if !n.appliesTo(p) {

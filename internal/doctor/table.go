@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// need is one requirement. It is met if any of its programs or files exists.
+// requirement is one requirement. It is met if any of its programs or files exists.
 type requirement struct {
 	name     string
 	why      string
@@ -31,7 +31,7 @@ var (
 	forAgent = []Purpose{Agent}
 )
 
-// needs lists the requirements of all purposes.
+// requirements lists the requirements of all purposes.
 var requirements = []requirement{
 	{
 		name: "PostgreSQL", why: "private database (not needed with --database-url)", required: []Purpose{Portal, Demo, Lab, Test, Bench},

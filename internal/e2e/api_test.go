@@ -61,7 +61,7 @@ func (a api) send(ctx context.Context, method, path string, body any, headers ..
 	return answer{res.StatusCode, text}, err
 }
 
-// ask sends a request, fails the test unless the status is want, and decodes the response into T.
+// requestJSON sends a request, fails the test unless the status is want, and decodes the response into T.
 func requestJSON[T any](t testing.TB, a api, want int, method, path string, body any, headers ...string) (out T) {
 	t.Helper()
 	got, err := a.send(t.Context(), method, path, body, headers...)

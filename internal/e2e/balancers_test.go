@@ -24,8 +24,8 @@ const balancerChapter = "static/docs/several-portals.md"
 type balancer struct {
 	name    string
 	command func(file string) []string
-	// places returns pairs: a text in the manual's configuration, such as an address or a file, and its replacement on
-	// this machine.
+	// replacements returns pairs: a text in the manual's configuration, such as an address or a file, and its replacement
+	// on this machine.
 	replacements func(dir, pages, agents string) []string
 }
 
@@ -99,8 +99,8 @@ func runningVM(t *testing.T, a api) fleet.VMView {
 	return vm
 }
 
-// TestPortalsBehindNginx checks the manual's nginx configuration with agents, consoles, live pages, uploads and a rolling
-// restart.
+// TestPortalsBehindNginx checks the manual's nginx configuration with agents, consoles, live pages, uploads and a
+// rolling restart.
 func TestPortalsBehindNginx(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nginx)

@@ -90,7 +90,7 @@ func newTab(t *testing.T, base string) *tab {
 	return attachTab(t, ctx, cancel, base)
 }
 
-// another opens a tab that shares this tab's cookies.
+// sameBrowserTab opens a tab that shares this tab's cookies.
 func (p *tab) sameBrowserTab() *tab {
 	p.Helper()
 	ctx, cancel := chromedp.NewContext(p.ctx)
@@ -121,7 +121,7 @@ func attachTab(t *testing.T, ctx context.Context, cancel context.CancelFunc, bas
 	return p
 }
 
-// note records faults. It runs inside the loop that reads the browser's messages.
+// recordFault records faults. It runs inside the loop that reads the browser's messages.
 func (p *tab) recordFault(event any) {
 	fault := ""
 	switch e := event.(type) {
@@ -166,7 +166,7 @@ func (p *tab) requestsCut() int {
 	return p.cuts
 }
 
-// expect allows faults that contain one of these texts, from now on.
+// allowFaults allows faults that contain one of these texts, from now on.
 func (p *tab) allowFaults(parts ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

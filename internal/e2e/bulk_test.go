@@ -139,7 +139,7 @@ func createVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 	return ids
 }
 
-// pages returns all items of a list, page by page.
+// allPages returns all items of a list, page by page.
 func allPages[T any](t *testing.T, a api, path string) (all []T) {
 	t.Helper()
 	for after := ""; ; {

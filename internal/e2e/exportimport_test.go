@@ -110,7 +110,7 @@ func (p *tab) download(sel, text string) string {
 	return file
 }
 
-// tarred iterates over the members of a tar archive with their sizes, in order.
+// tarMembers iterates over the members of a tar archive with their sizes, in order.
 func tarMembers(l *guestLife, file string) func(yield func(string, int64) bool) {
 	return func(yield func(string, int64) bool) {
 		f, err := os.Open(file)

@@ -22,7 +22,7 @@ import (
 	"quantix/internal/pglocal"
 )
 
-// rig is a portal with its own PostgreSQL and one real libvirt host. The test may kill all of them.
+// faultRig is a portal with its own PostgreSQL and one real libvirt host. The test may kill all of them.
 type faultRig struct {
 	extra, env []string // additional arguments and environment of the agent
 
@@ -149,7 +149,9 @@ func (r *faultRig) waitHost(limit time.Duration, want fleet.HostPhase) {
 }
 
 // postgresProcesses returns the process IDs of the postmaster and its children.
-func (r *faultRig) postgresProcesses() []int { return append([]int{r.pg.Pid()}, childrenOf(r.pg.Pid())...) }
+func (r *faultRig) postgresProcesses() []int {
+	return append([]int{r.pg.Pid()}, childrenOf(r.pg.Pid())...)
+}
 
 func childrenOf(parent int) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
@@ -174,7 +176,7 @@ func (r *faultRig) signalPostgres(s syscall.Signal) {
 	}
 }
 
-// guest returns the process ID of the guest of the given name.
+// guestPID returns the process ID of the guest of the given name.
 func guestPID(t *testing.T, name string) int {
 	t.Helper()
 	entries, _ := os.ReadDir("/proc")

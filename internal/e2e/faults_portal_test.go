@@ -175,7 +175,7 @@ func (g *gate) splice(client, server net.Conn) {
 	})
 }
 
-// pass copies from one connection to another, and calls look with each chunk before it is written.
+// copyObserved copies from one connection to another, and calls look with each chunk before it is written.
 func copyObserved(to io.Writer, from io.Reader, look func([]byte)) {
 	buffer := make([]byte, 64<<10)
 	for {

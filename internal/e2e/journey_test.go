@@ -224,10 +224,10 @@ const drawnPixels = `(() => {
   return d.length - Math.max(...n.values());
 })()`
 
-// cursor is a pixel count: more than a blinking cursor, less than a line of text.
+// cursorPixels is a pixel count: more than a blinking cursor, less than a line of text.
 const cursorPixels = 150
 
-// booted waits for the guest agent. A key typed earlier may arrive while the guest's kernel takes over the emulated
+// waitBooted waits for the guest agent. A key typed earlier may arrive while the guest's kernel takes over the emulated
 // keyboard controller. It then stays in the controller and blocks all further interrupts of the keyboard.
 func waitBooted(t testing.TB, h readyHost, name string) {
 	t.Helper()

@@ -126,7 +126,7 @@ func TestVMLifecycle(t *testing.T) {
 	})
 }
 
-// life is a VM with a browser tab on its pages and a session on its serial console.
+// guestLife is a VM with a browser tab on its pages and a session on its serial console.
 type guestLife struct {
 	*tab
 	r       cloudRig
@@ -226,7 +226,7 @@ func (l *guestLife) runProgram() {
 	}
 }
 
-// number runs a command in the guest that prints a number.
+// runNumber runs a command in the guest that prints a number.
 func (l *guestLife) runNumber(command string) int {
 	l.Helper()
 	text := l.console.ask(command)
@@ -327,7 +327,7 @@ func (l *guestLife) revertSnapshot() {
 	}
 }
 
-// idle waits until no task of the VM is running.
+// waitIdle waits until no task of the VM is running.
 func (l *guestLife) waitIdle() {
 	l.Helper()
 	eventually(l, guestLimit, "the end of the VM's tasks", func() (bool, string) {

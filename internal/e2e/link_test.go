@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// link is a TCP proxy between an uploader and a portal, which the test may cut. The first freeBytes of a connection
-// pass; further bytes wait until the test allows them.
+// uploadLink is a TCP proxy between an uploader and a portal, which the test may cut. The first freeBytes of a
+// connection pass; further bytes wait until the test allows them.
 type uploadLink struct {
 	url string
 	to  string

@@ -211,8 +211,8 @@ func (o *requests) waitMore(t *testing.T) {
 	eventually(t, endLimit, "more created projects", func() (bool, string) { return o.count() >= from+10, strconv.Itoa(o.count() - from) })
 }
 
-// TestPortalsBehindHAProxy checks the manual's chapter on several portals: consoles, a rolling restart, and a failover of
-// the database, which first hangs and then dies.
+// TestPortalsBehindHAProxy checks the manual's chapter on several portals: consoles, a rolling restart, and a failover
+// of the database, which first hangs and then dies.
 func TestPortalsBehindHAProxy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, haproxy)

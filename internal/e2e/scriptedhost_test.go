@@ -151,7 +151,10 @@ func troubledVM(t *testing.T) {
 	for _, shot := range []shot{
 		{"vm-trouble", "/vms/" + string(vm.ID), func(p *tab) { p.waitText("main .note", "Disk 1") }},
 		{"vm-trouble-detach", "/vms/" + string(vm.ID), func(p *tab) { p.click(".note .btn", "Detach"); p.waitText("#dialog", "No data is deleted") }},
-		{"vm-trouble-replace", "/vms/" + string(vm.ID), func(p *tab) { p.click(".note .btn", "New disk"); p.waitText("#dialog", "A new disk without data replaces") }},
+		{"vm-trouble-replace", "/vms/" + string(vm.ID), func(p *tab) {
+			p.click(".note .btn", "New disk")
+			p.waitText("#dialog", "A new disk without data replaces")
+		}},
 		{"vm-trouble-detach-page", "/vms/" + string(vm.ID) + "/disks/detach" + query, nil},
 		{"vm-trouble-replace-page", "/vms/" + string(vm.ID) + "/disks/replace" + query, nil},
 		{"vm-waits", "/vms/" + string(other.ID), func(p *tab) { p.waitText("main .note", "libvirt did not answer") }},

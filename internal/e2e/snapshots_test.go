@@ -18,7 +18,7 @@ func (a api) waitTask(t testing.TB, task fleet.Task, want fleet.JobState) {
 	})
 }
 
-// take takes a snapshot of the VM, and returns the snapshot that the host reports.
+// takeSnapshot takes a snapshot of the VM, and returns the snapshot that the host reports.
 func (a api) takeSnapshot(t testing.TB, vm fleet.VMID, body map[string]any) fleet.Snapshot {
 	t.Helper()
 	page := "/api/v1/vms/" + string(vm) + "/snapshots"

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// probe calls look periodically until the storm is over.
+// probeUntil calls look periodically until the storm is over.
 func (s *storm) probeUntil(over <-chan struct{}, look func()) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -54,8 +54,8 @@ type observation struct {
 // did not answer.
 type readTimes map[*stormHost]time.Time
 
-// judge fails the test if the observed phase was wrong. before and after are the read times that the portal reported
-// before and after the observation: the observed state was read in between.
+// checkPhase fails the test if the observed phase was wrong. before and after are the read times that the portal
+// reported before and after the observation: the observed state was read in between.
 func (s *storm) checkPhase(v observation, before, after readTimes) {
 	n, _ := s.judged.LoadOrStore(v.where+" "+v.phase, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
@@ -72,7 +72,7 @@ func (s *storm) checkPhase(v observation, before, after readTimes) {
 	}
 }
 
-// judgeHost fails the test if the portal must not show the phase for a host whose state was read at that time.
+// checkHostPhase fails the test if the portal must not show the phase for a host whose state was read at that time.
 func (s *storm) checkHostPhase(h *stormHost, phase string, read, asked time.Time) {
 	n, _ := s.judged.LoadOrStore(ofHost+" "+phase, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)

@@ -256,7 +256,7 @@ func (p *tab) enter(name, password string) {
 	p.click("button.primary", "Sign in")
 }
 
-// mark sets a variable in the page, which a reload would remove.
+// markDocument sets a variable in the page, which a reload would remove.
 func (p *tab) markDocument() {
 	p.Helper()
 	if _, err := eval[bool](p, `window.quantixMark = true`); err != nil {
@@ -264,7 +264,7 @@ func (p *tab) markDocument() {
 	}
 }
 
-// sameDocument fails the test if the page was reloaded since mark.
+// checkNotReloaded fails the test if the page was reloaded since mark.
 func (p *tab) checkNotReloaded() {
 	p.Helper()
 	if ok, err := eval[bool](p, `window.quantixMark === true`); err != nil || !ok {

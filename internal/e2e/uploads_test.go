@@ -108,7 +108,7 @@ func (u *uploadRig) offset(t *testing.T, at string) int64 {
 	return n
 }
 
-// onHost returns the SHA-256 of a file in the pool.
+// checksumOnHost returns the SHA-256 of a file in the pool.
 func (u *uploadRig) checksumOnHost(t *testing.T, name string) string {
 	t.Helper()
 	out, err := u.host.Command(t.Context(), "sha256sum", filepath.Join(u.dir, name)).Output()

@@ -119,7 +119,7 @@ func (g *serialGuest) close() {
 	}
 }
 
-// sees waits until the guest's kernel sees the disk with the given number of sectors.
+// waitDiskSize waits until the guest's kernel sees the disk with the given number of sectors.
 func (g *serialGuest) waitDiskSize(sectors string) {
 	g.t.Helper()
 	eventually(g.t, guestLimit, "a disk of "+sectors+" sectors in the guest", func() (bool, string) {

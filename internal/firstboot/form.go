@@ -192,14 +192,14 @@ func isPath(p string) bool {
 	return len(p) <= 1024 && absoluteForm.MatchString(p) && utf8.ValidString(p) && path.Clean(p) == p
 }
 
-// text reports whether s is plain text: UTF-8 without control characters, which YAML cannot write.
+// isText reports whether s is plain text: UTF-8 without control characters, which YAML cannot write.
 func isText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f })
 }
 
 func isLine(s string) bool { return isText(s) && !strings.ContainsAny(s, "\n\r") }
 
-// cut shortens a text for an error message.
+// shorten shortens a text for an error message.
 func shorten(s string) string {
 	const limit = 40
 	if len(s) <= limit {

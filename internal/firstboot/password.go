@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// rounds is the number of rounds of SHA-512 crypt. They take some tens of milliseconds of CPU time, which is acceptable
-// even in an emulated guest.
+// hashRounds is the number of rounds of SHA-512 crypt. They take some tens of milliseconds of CPU time, which is
+// acceptable even in an emulated guest.
 const hashRounds = 100_000
 
 // Hash returns f with its passwords replaced by salted hashes. It does not change f.

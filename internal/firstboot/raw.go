@@ -76,7 +76,7 @@ func readJSON(source string) (map[string]any, error) {
 	return top, nil
 }
 
-// deeper reports whether the value is nested deeper than limit levels.
+// isDeeper reports whether the value is nested deeper than limit levels.
 func isDeeper(v any, limit int) bool {
 	if limit < 0 {
 		return true

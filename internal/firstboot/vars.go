@@ -29,7 +29,7 @@ const (
 
 // Vars are the values of {{vm.…}} and {{var.…}}.
 type Vars struct {
-	VM  map[string]string // name, id, project, mac; index and ip if the VM has them
+	VM   map[string]string // name, id, project, mac; index and ip if the VM has them
 	User map[string]string // given by the user for the VM
 }
 
@@ -70,7 +70,7 @@ func CheckVars(c *fleet.Checks, at string, vars map[string]string) {
 	}
 }
 
-// Names returns the user variables in f, which must have values.
+// UserVariables returns the user variables in f, which must have values.
 func UserVariables(f fleet.FirstBoot) []string {
 	data, err := json.Marshal(f)
 	if err != nil {

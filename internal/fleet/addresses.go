@@ -39,16 +39,16 @@ type DHCPLease struct {
 
 // NICAddresses holds the known addresses of one NIC of a VM.
 type NICAddresses struct {
-	MAC       string        `json:"mac"`
-	NetworkID NetworkID     `json:"networkId,omitempty"`
-	Network   string        `json:"network"` // name
-	Seen      []SeenAddress `json:"seen"`
-	SeenAt    *time.Time    `json:"seenAt"` // time of the host's inventory
-	Unknown   bool          `json:"unknown,omitempty"`
-	Reserved  string        `json:"reserved,omitempty"` // static lease of the NIC
-	SupportsReservations  bool          `json:"reserves"`           // the network supports static leases
+	MAC                  string        `json:"mac"`
+	NetworkID            NetworkID     `json:"networkId,omitempty"`
+	Network              string        `json:"network"` // name
+	Seen                 []SeenAddress `json:"seen"`
+	SeenAt               *time.Time    `json:"seenAt"` // time of the host's inventory
+	Unknown              bool          `json:"unknown,omitempty"`
+	Reserved             string        `json:"reserved,omitempty"` // static lease of the NIC
+	SupportsReservations bool          `json:"reserves"`           // the network supports static leases
 	WhyNoReservations    string        `json:"whyNot,omitempty"`   // why the network does not
-	Others    []MACHolder   `json:"others,omitempty"`   // other VMs with this MAC address
+	Others               []MACHolder   `json:"others,omitempty"`   // other VMs with this MAC address
 }
 
 // MACHolder is another VM with a NIC's MAC address. Names are set only for users who may see hosts.

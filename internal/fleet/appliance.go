@@ -15,7 +15,7 @@ const (
 // FormatOVA is the format of a volume that is an OVA appliance: a tar archive of a descriptor and disks.
 const FormatOVA = "ova"
 
-// ForeignFormats are disk formats of other products, which are converted on import.
+// ConvertedFormats are disk formats of other products, which are converted on import.
 var ConvertedFormats = []string{"vmdk", "vhdx", "vpc", "vdi"}
 
 // Appliance describes the VM in a file, as read by the host that has the file: an OVA archive, or one disk in another
@@ -30,11 +30,11 @@ type Appliance struct {
 	Firmware  Firmware        `json:"firmware,omitempty"`
 	Disks     []ApplianceDisk `json:"disks,omitempty"`
 	NICs      []ApplianceNIC  `json:"nics,omitempty"`
-	// Left lists what the imported VM does not get from the appliance, one sentence each.
+	// NotImported lists what the imported VM does not get from the appliance, one sentence each.
 	NotImported []string `json:"left,omitempty"`
-	// Checks names the checksum algorithm that verifies the archive's files; empty: none.
+	// ChecksumAlgorithm names the checksum algorithm that verifies the archive's files; empty: none.
 	ChecksumAlgorithm string `json:"checks,omitempty"`
-	Error  string `json:"error,omitempty"` // why the appliance cannot be imported
+	Error             string `json:"error,omitempty"` // why the appliance cannot be imported
 }
 
 // ApplianceDisk is a disk of an appliance.
@@ -54,10 +54,11 @@ type ApplianceNIC struct {
 	Model   string `json:"model,omitempty"`   // vmxnet3, vmxnet2, e1000, e1000e, pcnet or virtio; empty: not specified
 }
 
-// windows reports whether the guest is Windows, which has no virtio drivers by default.
+// isWindows reports whether the guest is Windows, which has no virtio drivers by default.
 func (a Appliance) isWindows() bool { return a.Family == "windows" }
 
-// Bus returns the bus of the disk in the imported VM: SATA if the guest may lack a virtio driver, else virtio (empty).
+// DiskBus returns the bus of the disk in the imported VM: SATA if the guest may lack a virtio driver, else virtio
+// (empty).
 func (a Appliance) DiskBus(d ApplianceDisk) string {
 	switch {
 	case a.isWindows(), slices.Contains([]string{"ide", "sata"}, d.Controller):
@@ -66,7 +67,7 @@ func (a Appliance) DiskBus(d ApplianceDisk) string {
 	return ""
 }
 
-// Model returns the NIC model in the imported VM: e1000e if the guest may lack a virtio driver, else virtio (empty).
+// NICModel returns the NIC model in the imported VM: e1000e if the guest may lack a virtio driver, else virtio (empty).
 func (a Appliance) NICModel(n ApplianceNIC) string {
 	switch {
 	case n.Model == "virtio" || n.Model == "" && !a.isWindows():
@@ -77,7 +78,7 @@ func (a Appliance) NICModel(n ApplianceNIC) string {
 	return ""
 }
 
-// Drivers returns the drivers that the guest needs on the new virtual hardware, one sentence each.
+// RequiredDrivers returns the drivers that the guest needs on the new virtual hardware, one sentence each.
 func (a Appliance) RequiredDrivers() []string {
 	var out []string
 	add := func(format string, args ...any) {

@@ -55,7 +55,7 @@ func bulkField(name string) (VMField, bool) {
 	return VMField{}, false
 }
 
-// On returns the VM with the edit applied. The edit must have passed Check.
+// ApplyTo returns the VM with the edit applied. The edit must have passed Check.
 func (e BulkEdit) ApplyTo(vm VM) (VM, error) {
 	labels := maps.Clone(vm.Labels)
 	if labels == nil {

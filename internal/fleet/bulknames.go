@@ -68,7 +68,7 @@ func (s BulkNames) Names(c *Checks, pattern string) []string {
 	return names
 }
 
-// Words returns the range of names for audit lines and tasks: "web-01 – web-12".
+// Range returns the range of names for audit lines and tasks: "web-01 – web-12".
 func (s BulkNames) Range(names []string) string {
 	if len(names) == 1 {
 		return names[0]

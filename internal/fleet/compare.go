@@ -122,7 +122,7 @@ type Merged struct {
 	Field, Type       string
 	Was, Mine, Theirs string // as text
 	Both              bool   // changed to different values: a user must choose
-	Winner              Side   // the winning value; empty: not chosen yet
+	Winner            Side   // the winning value; empty: not chosen yet
 }
 
 // Merge combines two edits of the VM was: mine, and theirs, which is the current one. chosen is the winning side by

@@ -20,7 +20,7 @@ type LaunchInfo struct {
 // MaxMeasurement is the maximum length of a stored measurement.
 const MaxMeasurement = 256
 
-// Says returns the policy as text.
+// PolicyText returns the policy as text.
 func (l LaunchInfo) PolicyText() string {
 	out := fmt.Sprintf("0x%04x", l.Policy)
 	switch {
@@ -32,7 +32,7 @@ func (l LaunchInfo) PolicyText() string {
 	return out + ": debugging is disabled"
 }
 
-// NoMemorySnapshot returns why a snapshot cannot include the VM's memory; empty: it can.
+// WhyNoMemorySnapshot returns why a snapshot cannot include the VM's memory; empty: it can.
 func (s VMSpec) WhyNoMemorySnapshot() string {
 	if s.Security.Confidential == "" {
 		return ""

@@ -28,8 +28,8 @@ type DefaultNetwork struct {
 // projectDefaultReason is the reason of a default from the project's settings.
 const projectDefaultReason = "default of the project"
 
-// Or fills in defaults that the project's settings lack: the pool with the most free space, and the NAT network among
-// those open to the project. The order of both lists does not matter.
+// WithFallbacks fills in defaults that the project's settings lack: the pool with the most free space, and the NAT
+// network among those open to the project. The order of both lists does not matter.
 func (d VMDefaults) WithFallbacks(project ProjectID, pools []PoolView, networks []NetworkView) VMDefaults {
 	if d.Pool.ID == "" {
 		d.Pool = poolWithMostFreeSpace(pools)
@@ -58,13 +58,13 @@ func poolWithMostFreeSpace(pools []PoolView) DefaultPool {
 	return DefaultPool{best.ID, best.Name, why}
 }
 
-// MakesDisks reports whether the pool's kind supports new disks and the pool is not being deleted.
+// SupportsNewDisks reports whether the pool's kind supports new disks and the pool is not being deleted.
 func (p PoolView) SupportsNewDisks() bool {
 	is := p.Spec.Kind.Info()
 	return p.DeletedAt == nil && (is.Kind == "" || is.CreatesVolumes)
 }
 
-// free returns the pool's unreserved space in bytes; negative if overcommitted.
+// freeBytes returns the pool's unreserved space in bytes; negative if overcommitted.
 func (h PoolHealth) freeBytes() int64 { return h.AvailableBytes - h.ProvisionedBytes }
 
 // networksOpenTo returns the active networks that VMs of the project may use.
@@ -102,7 +102,7 @@ func natNetwork(networks []NetworkView) DefaultNetwork {
 	return DefaultNetwork{}
 }
 
-// nat reports whether the network uses NAT, by its spec or, if unmanaged, by its hosts' reports.
+// usesNAT reports whether the network uses NAT, by its spec or, if unmanaged, by its hosts' reports.
 func (v NetworkView) usesNAT() bool {
 	if v.Spec != nil {
 		return v.Spec.Mode == NetworkNAT

@@ -20,7 +20,9 @@ func networkOn(name string, hosts int, forwards ...string) fleet.NetworkView {
 
 func TestDefaultPoolHasMostFreeSpace(t *testing.T) {
 	t.Parallel()
-	of := func(pools ...fleet.PoolView) fleet.DefaultPool { return fleet.VMDefaults{}.WithFallbacks("shop", pools, nil).Pool }
+	of := func(pools ...fleet.PoolView) fleet.DefaultPool {
+		return fleet.VMDefaults{}.WithFallbacks("shop", pools, nil).Pool
+	}
 	leaving := poolWith("leaving", 1, 9000, 0)
 	leaving.DeletedAt = &leaving.CreatedAt
 	luns := poolWith("luns", 1, 9000, 0)

@@ -15,10 +15,10 @@ import (
 type When string
 
 const (
-	WhenNow      When = "now"
-	WhenNextBoot When = "nextBoot" // at the running guest's next start
+	WhenNow        When = "now"
+	WhenNextBoot   When = "nextBoot" // at the running guest's next start
 	WhenPoweredOff When = "powerOff" // the change is allowed only while the VM is off
-	WhenNever    When = "never"    // no edit can make the change
+	WhenNever      When = "never"    // no edit can make the change
 )
 
 // Change is one difference between a VM's current and intended state.
@@ -29,7 +29,7 @@ type Change struct {
 	When  When   `json:"when"`  // for the VM's current power state
 }
 
-// On reports whether the VM has a running or paused guest. Some changes take effect only when it has none.
+// HasGuest reports whether the VM has a running or paused guest. Some changes take effect only when it has none.
 func (vm VM) HasGuest() bool {
 	return vm.Status != nil && (vm.Status.Power == Running || vm.Status.Power == Paused)
 }
@@ -82,17 +82,19 @@ type Field[S any] struct {
 	Same       func(a, b S) bool // equality as far as a host's definition preserves the value
 	Value      func(S) any       // value of the field's JSON type
 	Copy       func(to *S, from S)
-	Decode       func(to *S, value []byte) error // parses the JSON of Value and rejects anything else
+	Decode     func(to *S, value []byte) error // parses the JSON of Value and rejects anything else
 	Input      Input                           // form input; no Section: the form has a special input
-	// Reserved: why only operators may set the field, as a clause; empty: everyone who may change the VM
+	// ReservedReason: why only operators may set the field, as a clause; empty: everyone who may change the VM
 	ReservedReason string
-	// Holds returns the newly set paths of a partly reserved field: "numa[0].nodes"; nil: the whole field is reserved
-	ReservedPaths   func(was, want S) []string
-	Default func(S) bool // has the default value; nil if the form has its own input
-	// Fixed: why no edit can change the field, with the alternative, as a clause; empty: edits can, or no special text
-	FixedReason  string
-	PortalOnly bool // only the portal uses the field, so any agent version supports it
-	TakesEffect     When // when a change takes effect for a running guest
+	// ReservedPaths returns the newly set paths of a partly reserved field: "numa[0].nodes"; nil: the whole field is
+	// reserved
+	ReservedPaths func(was, want S) []string
+	Default       func(S) bool // has the default value; nil if the form has its own input
+	// FixedReason: why no edit can change the field, with the alternative, as a clause; empty: edits can, or no special
+	// text
+	FixedReason string
+	PortalOnly  bool // only the portal uses the field, so any agent version supports it
+	TakesEffect When // when a change takes effect for a running guest
 
 	same       func(a, b *S) bool     // Same on pointers, for large types
 	changeText func(old, to S) string // text of the change; empty: no change
@@ -100,7 +102,7 @@ type Field[S any] struct {
 	plain      func(*S) // replaces the default's name by the zero value; nil: the default has no name
 }
 
-// Fault returns what is wrong with the field's value in s; empty: nothing.
+// ValueError returns what is wrong with the field's value in s; empty: nothing.
 func (f Field[S]) ValueError(s S) string {
 	var c Checks
 	if f.check != nil {
@@ -112,7 +114,7 @@ func (f Field[S]) ValueError(s S) string {
 	return c.fields[0].Message
 }
 
-// Like is Same on pointers, which avoids copies of large values.
+// SameValue is Same on pointers, which avoids copies of large values.
 func (f Field[S]) SameValue(a, b *S) bool { return f.same(a, b) }
 
 // VMField is a field of a VM's spec.
@@ -167,7 +169,7 @@ func FieldOf(name string) (VMField, bool) {
 	return VMField{}, false
 }
 
-// live sets the condition under which a change takes effect in a running guest at once.
+// withLive sets the condition under which a change takes effect in a running guest at once.
 func withLive(takes func(vm VM, to VMSpec) bool, f VMField) VMField {
 	f.Live = takes
 	return f
@@ -198,10 +200,10 @@ func valueAs[S, T any](name, title string, on When, at func(*S) *T, words func(T
 	same := func(a, b S) bool { return like(&a, &b) }
 	return Field[S]{
 		Name: name, Type: title, TakesEffect: on, Same: same, same: like,
-		Words: func(s S) string { return words(get(s)) },
-		Value: func(s S) any { return get(s) },
-		Copy:  func(to *S, from S) { *at(to) = get(from) },
-		Decode:  func(to *S, value []byte) error { return decodeStrict(at(to), value) },
+		Words:  func(s S) string { return words(get(s)) },
+		Value:  func(s S) any { return get(s) },
+		Copy:   func(to *S, from S) { *at(to) = get(from) },
+		Decode: func(to *S, value []byte) error { return decodeStrict(at(to), value) },
 		changeText: func(old, to S) string {
 			if same(old, to) {
 				return ""
@@ -211,7 +213,7 @@ func valueAs[S, T any](name, title string, on When, at func(*S) *T, words func(T
 	}
 }
 
-// take decodes JSON into a new value. Absent fields become zero, unknown ones are an error.
+// decodeStrict decodes JSON into a new value. Absent fields become zero, unknown ones are an error.
 func decodeStrict[T any](to *T, value []byte) error {
 	var v T
 	read := json.NewDecoder(bytes.NewReader(value))
@@ -353,13 +355,13 @@ func list[T any](name, title string, on When, at func(*VMSpec) *[]T, e element[T
 			}
 			return cmp.Or(strings.Join(all, ", "), "none")
 		},
-		Value: func(s VMSpec) any { return append([]T{}, get(s)...) }, // JSON needs [] for an empty list, not null
-		Copy:  func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(get(from)) },
-		Decode:  func(to *VMSpec, value []byte) error { return decodeStrict(at(to), value) },
+		Value:  func(s VMSpec) any { return append([]T{}, get(s)...) }, // JSON needs [] for an empty list, not null
+		Copy:   func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(get(from)) },
+		Decode: func(to *VMSpec, value []byte) error { return decodeStrict(at(to), value) },
 	}}
 }
 
-// set returns the non-default fields of the element as text in parentheses.
+// nonDefaultText returns the non-default fields of the element as text in parentheses.
 func (e element[T]) nonDefaultText(v T) string {
 	var all []string
 	for _, f := range e.fields {

@@ -3,10 +3,10 @@ package fleet
 // MaxMoveRate is the highest rate limit of a disk migration, bytes per second.
 const MaxMoveRate = 100 << 30
 
-// LeastMoveRate is the lowest rate limit of a disk migration, bytes per second.
+// MinMoveRate is the lowest rate limit of a disk migration, bytes per second.
 const MinMoveRate = 1 << 20
 
-// MoveOrder holds the parameters of a disk migration: the disk and its target volume.
+// MoveParams holds the parameters of a disk migration: the disk and its target volume.
 type MoveParams struct {
 	Disk      Volref `json:"disk"`
 	To        Volref `json:"to"`
@@ -80,10 +80,10 @@ func (v VMView) disksDrifted() bool {
 
 // MoveTarget is a possible target pool of a disk migration.
 type MoveTarget struct {
-	PoolID    PoolID `json:"poolId"`
-	PoolName  string `json:"poolName"`
-	FreeBytes int64  `json:"freeBytes"` // bytes not reserved by any volume
-	Allowed   bool   `json:"allowed"`
-	Reason    string `json:"reason,omitempty"` // why the migration is not allowed
-	LacksOnlySpace      bool   `json:"room,omitempty"`   // only space is missing; a user who may overcommit can ignore that
+	PoolID         PoolID `json:"poolId"`
+	PoolName       string `json:"poolName"`
+	FreeBytes      int64  `json:"freeBytes"` // bytes not reserved by any volume
+	Allowed        bool   `json:"allowed"`
+	Reason         string `json:"reason,omitempty"` // why the migration is not allowed
+	LacksOnlySpace bool   `json:"room,omitempty"`   // only space is missing; a user who may overcommit can ignore that
 }

@@ -59,8 +59,8 @@ const MaxFaults = 100
 
 // Checks collects field errors. Err returns nil if there are none.
 type Checks struct {
-	fields []FieldError
-	uncounted   int // errors beyond MaxFaults, only counted
+	fields    []FieldError
+	uncounted int // errors beyond MaxFaults, only counted
 }
 
 // Add adds an error of one field.
@@ -83,7 +83,8 @@ func (c *Checks) Err() error {
 	return &Error{Code: Invalid, Message: fmt.Sprintf("%d fields need a correction.", len(c.fields)+c.uncounted), Fields: c.fields}
 }
 
-// Under returns err with prefix trimmed from its field paths, for a value that was checked inside a larger object.
+// TrimFieldPrefix returns err with prefix trimmed from its field paths, for a value that was checked inside a larger
+// object.
 func TrimFieldPrefix(err error, prefix string) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || len(e.Fields) == 0 {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// ExportLife is how long an exported file stays in its pool for download.
+// ExportLifetime is how long an exported file stays in its pool for download.
 const ExportLifetime = 48 * time.Hour
 
 // MaxExports is the maximum number of stored exports of one project.
 const MaxExports = 10
 
-// ExportOrder is the content of an archive. Its appliance contains no secrets of the VM: no first-boot data, keys or
+// ExportParams is the content of an archive. Its appliance contains no secrets of the VM: no first-boot data, keys or
 // MAC addresses.
 type ExportParams struct {
 	Appliance Appliance `json:"appliance"` // the Member fields of its disks are the file names in the archive
@@ -97,7 +97,7 @@ func ApplianceOf(v VMView, networks []string) Appliance {
 	return a
 }
 
-// NotExported lists what the export of a VM does not contain, one sentence each.
+// MissingFromExport lists what the export of a VM does not contain, one sentence each.
 func MissingFromExport(v VMView) []string {
 	out := []string{"Snapshots, MAC addresses, security groups, limits and policies: the imported VM gets its own."}
 	if v.Spec.FirstBoot != (VMFirstBoot{}) {

@@ -37,7 +37,7 @@ func (f Fault) Word() string {
 	return cmp.Or(faultTexts[f.Code].word, "Fault on the host")
 }
 
-// Plain returns the status for users who may not see hosts: faults and drift without the host's names, paths and
+// PlainStatus returns the status for users who may not see hosts: faults and drift without the host's names, paths and
 // messages.
 func (vm VM) PlainStatus() *VMStatus {
 	if vm.Status == nil {

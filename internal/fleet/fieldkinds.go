@@ -25,14 +25,14 @@ func rowsOf[T comparable](name, title string, at func(*VMSpec) *[]T, words func(
 	return f
 }
 
-// reserved marks a field that only operators may set. Everyone who may change the VM may reset the field to the
+// operatorOnly marks a field that only operators may set. Everyone who may change the VM may reset the field to the
 // default.
 func operatorOnly[S any](why string, f Field[S]) Field[S] {
 	f.ReservedReason = why
 	return f
 }
 
-// reservedAbove marks a number as reserved only above maximum; why is a clause.
+// operatorOnlyAbove marks a number as reserved only above maximum; why is a clause.
 func operatorOnlyAbove(maximum int, why string, at func(VMSpec) int, f Field[VMSpec]) Field[VMSpec] {
 	f.ReservedReason = why
 	f.ReservedPaths = func(was, want VMSpec) []string {
@@ -44,13 +44,13 @@ func operatorOnlyAbove(maximum int, why string, at func(VMSpec) int, f Field[VMS
 	return f
 }
 
-// fixed marks a field that no edit changes; why is a clause.
+// neverEditable marks a field that no edit changes; why is a clause.
 func neverEditable[S any](why string, f Field[S]) Field[S] {
 	f.TakesEffect, f.FixedReason = WhenNever, why
 	return f
 }
 
-// Says returns a value as text: an option's text, or the value with its unit.
+// ValueText returns a value as text: an option's text, or the value with its unit.
 func (in Input) ValueText(v string) string {
 	switch {
 	case in.Kind == InputFlag:
@@ -61,7 +61,7 @@ func (in Input) ValueText(v string) string {
 	return in.words(v)
 }
 
-// SaysDefault returns the text of an unset field; empty: it has none.
+// DefaultText returns the text of an unset field; empty: it has none.
 func (in Input) DefaultText() string {
 	if in.Kind == InputFlag {
 		return "off"

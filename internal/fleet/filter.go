@@ -28,8 +28,8 @@ type FilterKeys []FilterKey
 
 // Term is one condition of a filter. All terms must match; within a term, any alternative.
 type Term struct {
-	Key string
-	Not bool
+	Key          string
+	Not          bool
 	Alternatives []Match
 }
 
@@ -227,7 +227,7 @@ func (keys FilterKeys) term(w filterWord) (Term, error) {
 	return t, keys[i].expandValues(&t)
 }
 
-// labelled parses the newest alternative as a label: key=value, a further value for the previous key, or a key alone.
+// parseLabel parses the newest alternative as a label: key=value, a further value for the previous key, or a key alone.
 func (t *Term) parseLabel(w filterWord) error {
 	m := &t.Alternatives[len(t.Alternatives)-1]
 	key, value, found := w.cut('=')
@@ -246,7 +246,7 @@ func (t *Term) parseLabel(w filterWord) error {
 
 func (p Pattern) matchesAll() bool { return len(p) == 2 && p[0] == "" && p[1] == "" }
 
-// choose replaces patterns by the matching values, for keys with a fixed set of values.
+// expandValues replaces patterns by the matching values, for keys with a fixed set of values.
 func (k FilterKey) expandValues(t *Term) error {
 	if k.Values == nil {
 		return nil

@@ -132,7 +132,7 @@ func (k FirstBootKind) Words() string {
 // ByCloudInit reports whether cloud-init processes the kind.
 func (k FirstBootKind) ByCloudInit() bool { return k == CloudInit || k == CloudConfig }
 
-// Raw reports whether the content is text as entered by the user.
+// IsText reports whether the content is text as entered by the user.
 func (k FirstBootKind) IsText() bool { return k == CloudConfig || k == Ignition || k == Sysprep }
 
 // Known reports whether the kind exists; the empty kind (none) does, too.

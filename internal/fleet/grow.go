@@ -15,7 +15,7 @@ func diskGrowthText(old, to Disk) string {
 	return diskChangeText(old, to)
 }
 
-// words returns the disk's text as pages show it.
+// text returns the disk's text as pages show it.
 func (d Disk) text() string {
 	if d.Volume == "" {
 		return "of " + Bytes(d.SizeBytes)
@@ -31,7 +31,7 @@ func (d Disk) takesEffect() When {
 	return WhenNextBoot
 }
 
-// Plugs reports whether the disk supports hot-plug and hot-unplug; disks on other buses do not.
+// HotPlugs reports whether the disk supports hot-plug and hot-unplug; disks on other buses do not.
 func (d Disk) HotPlugs() bool { return d.Bus == "" || d.Bus == "scsi" || d.Bus == "usb" }
 
 // resized reports whether two disks differ only in size.
@@ -77,7 +77,7 @@ func (vm VM) DiskBytes(d Disk) int64 {
 	return d.SizeBytes
 }
 
-// withdrawsGrowth reports whether the change only lowers a disk's requested size, and not below its size on the host.
+// cancelsGrowth reports whether the change only lowers a disk's requested size, and not below its size on the host.
 // Such a change cancels a growth that the host could not execute.
 func (vm VM) cancelsGrowth(c Change, to VM) bool {
 	var i int

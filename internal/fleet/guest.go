@@ -64,7 +64,7 @@ type GuestView struct {
 	GuestReading
 }
 
-// GuestOrder holds the parameters of a guest agent job. Passwords and program arguments are not part of it: see
+// GuestParams holds the parameters of a guest agent job. Passwords and program arguments are not part of it: see
 // wire.GuestSecret.
 type GuestParams struct {
 	// Seconds is the time after which the host thaws the guest (vm.freeze), or the maximum wait for the program
@@ -76,9 +76,9 @@ type GuestParams struct {
 
 // Bounds of guest agent jobs.
 const (
-	MinFreeze     = 1 // seconds
-	MaxFreeze     = 600
-	DefaultFreeze   = 60
+	MinFreeze        = 1 // seconds
+	MaxFreeze        = 600
+	DefaultFreeze    = 60
 	MaxGuestPassword = 128 // bytes of a password
 )
 

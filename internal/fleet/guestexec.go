@@ -14,20 +14,20 @@ type GuestProgram struct {
 
 // Bounds of programs in guests.
 const (
-	MaxExec         = 300 // seconds that the host waits for a program
-	DefaultExec       = 30
-	MaxProgram      = 255      // bytes of the path
-	MaxProgramArgs  = 64       // arguments
+	MaxExec            = 300 // seconds that the host waits for a program
+	DefaultExec        = 30
+	MaxProgram         = 255      // bytes of the path
+	MaxProgramArgs     = 64       // arguments
 	MaxProgramArgBytes = 8 << 10  // bytes of all arguments
-	MaxCheckArgs    = 1 << 10  // bytes of a health check's arguments, which each report repeats
-	MaxGuestOutput  = 64 << 10 // stored bytes of each of the two outputs
-	MaxGuestRuns    = 20       // runs per VM with stored output
+	MaxCheckArgs       = 1 << 10  // bytes of a health check's arguments, which each report repeats
+	MaxGuestOutput     = 64 << 10 // stored bytes of each of the two outputs
+	MaxGuestRuns       = 20       // runs per VM with stored output
 )
 
-// Words returns the program and its arguments.
+// CommandLine returns the program and its arguments.
 func (p GuestProgram) CommandLine() []string { return append([]string{p.Program}, p.Args...) }
 
-// Order returns the program of an exec check.
+// GuestProgram returns the program of an exec check.
 func (h HealthCheck) GuestProgram() GuestProgram {
 	p := GuestProgram{Program: h.Program}
 	if h.Args != "" {

@@ -67,13 +67,13 @@ var (
 // reports.
 const MaxHealthActions = 5
 
-// MaxHealthWords is the maximum length of a check's answer, in bytes.
+// MaxHealthAnswer is the maximum length of a check's answer, in bytes.
 const MaxHealthAnswer = 200
 
 // httpPathForm matches a path with an optional query in characters that need no escaping in a request line.
 var httpPathForm = regexp.MustCompile(`^/([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2}){0,255}$`)
 
-// Usual returns the check with defaults for its unset fields.
+// WithDefaults returns the check with defaults for its unset fields.
 func (h HealthCheck) WithDefaults() HealthCheck {
 	interval, threshold := 10, 3
 	switch h.Kind {
@@ -88,7 +88,7 @@ func (h HealthCheck) WithDefaults() HealthCheck {
 	return h
 }
 
-// Says returns the checked subject as text: "web server at port 8080, /health".
+// Subject returns the checked subject as text: "web server at port 8080, /health".
 func (h HealthCheck) Subject() string {
 	switch u := h.WithDefaults(); h.Kind {
 	case HealthAgent:
@@ -107,7 +107,7 @@ func (h HealthCheck) Subject() string {
 	return string(h.Kind)
 }
 
-// Whole returns the complete check as text.
+// Text returns the complete check as text.
 func (h HealthCheck) Text() string {
 	u := h.WithDefaults()
 	out := fmt.Sprintf("%s every %d s, %d failures", h.Subject(), u.Interval, u.Threshold)
@@ -209,7 +209,7 @@ func (s VMSpec) checkHealth(c *Checks, at string) {
 	}
 }
 
-// SaysHealth returns the health checks as text.
+// HealthChecksText returns the health checks as text.
 func HealthChecksText(all []HealthCheck) string {
 	words := make([]string, len(all))
 	for i, h := range all {
@@ -225,16 +225,16 @@ func HealthChecksText(all []HealthCheck) string {
 type Health string
 
 const (
-	Healthy      Health = "healthy"
-	HealthFailing  Health = "failing"
+	Healthy       Health = "healthy"
+	HealthFailing Health = "failing"
 	HealthUnknown Health = "unknown" // undecided: see HealthState.Said for the reason
 )
 
 // HealthState is a host's result of a check. It holds only values that do not change while the result stays the same.
 type HealthState struct {
-	Check HealthCheck `json:"check"`
-	State Health      `json:"state"`
-	Since *time.Time  `json:"since,omitempty"` // start of the state, by the host's clock
+	Check   HealthCheck `json:"check"`
+	State   Health      `json:"state"`
+	Since   *time.Time  `json:"since,omitempty"` // start of the state, by the host's clock
 	Answer  string      `json:"said,omitempty"`  // answer that last changed the state, shortened
 	Actions int         `json:"acted,omitempty"` // actions of the host since the guest was last healthy for a while
 }

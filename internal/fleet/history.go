@@ -23,7 +23,7 @@ type DayPart struct {
 	Quarters int      `json:"quarters"`
 }
 
-// Turn is a quarter when a status changed its severity.
+// SeverityChange is a quarter when a status changed its severity.
 type SeverityChange struct {
 	Quarter     time.Time
 	Worst, Last Severity // worst in the quarter, and last

@@ -10,10 +10,10 @@ type Host struct {
 	Generation int64       `json:"generation"`
 	Status     *HostStatus `json:"status"` // nil: the host never reported
 	SeenAt     *time.Time  `json:"seenAt"` // database time of the newest report or heartbeat
-	// LookedAt: time of the inventory of VMs, pools and networks in the newest report
-	InventoryAt  *time.Time `json:"lookedAt"`
-	Conflict  string     `json:"conflict,omitempty"` // set: a second agent used this host's identity
-	CreatedAt time.Time  `json:"createdAt"`
+	// InventoryAt: time of the inventory of VMs, pools and networks in the newest report
+	InventoryAt *time.Time `json:"lookedAt"`
+	Conflict    string     `json:"conflict,omitempty"` // set: a second agent used this host's identity
+	CreatedAt   time.Time  `json:"createdAt"`
 }
 
 // HostSpec is the configuration of a host by users.
@@ -74,13 +74,14 @@ type Inventory struct {
 	Disks       []HostDisk  `json:"disks,omitempty"`
 	NICs        []HostNIC   `json:"nics,omitempty"`
 	// NICs are as current as the other inventory and include ports; older agents report those of their last discovery
-	NICsCurrent   bool         `json:"nicsLooked,omitempty"`
+	NICsCurrent  bool         `json:"nicsLooked,omitempty"`
 	GPUs         []GPU        `json:"gpus,omitempty"`
 	Accelerators []string     `json:"accelerators"` // libvirt domain types that work: "kvm", "qemu"
 	Firmwares    []Firmware   `json:"firmwares"`
 	PoolGaps     []PoolGap    `json:"poolGaps,omitempty"`    // kinds of pools that the host does not support
 	NetworkGaps  []NetworkGap `json:"networkGaps,omitempty"` // network modes that the host does not support
-	// VMFields: optional VM fields that the agent supports: see PartNames; older agents report none and support none
+	// VMFields: optional VM fields that the agent supports: see OptionalFieldNames; older agents report none and support
+	// none
 	VMFields  []string     `json:"vmFields,omitempty"`
 	VMGaps    []VMGap      `json:"vmGaps,omitempty"`    // optional VM fields or values that the host does not support
 	CPUModels []string     `json:"cpuModels,omitempty"` // CPU models that guests can have; older agents report none
@@ -193,7 +194,7 @@ type HostDevice struct {
 	Free    int      `json:"free,omitempty"`
 
 	SizeBytes int64 `json:"sizeBytes,omitempty"` // size of a disk
-	// Busy: the host's own use of the disk, which excludes passthrough, as the end of "the disk is …"
+	// HostUse: the host's own use of the disk, which excludes passthrough, as the end of "the disk is …"
 	HostUse string `json:"busy,omitempty"`
 }
 
@@ -211,7 +212,8 @@ const (
 	HostUnknown  HostPhase = "unknown"  // offline: last seen longer ago than Freshness
 )
 
-// NoLook is the error text of an online host whose agent has not inspected the hypervisor for longer than Freshness.
+// StaleInventoryError is the error text of an online host whose agent has not inspected the hypervisor for longer than
+// Freshness.
 const StaleInventoryError = "The agent has not reached the hypervisor for more than 30 s."
 
 // HostPhases lists every phase of a host.
@@ -251,7 +253,7 @@ type HostView struct {
 	Host
 	Phase         HostPhase `json:"phase"`
 	VMs           int       `json:"vms"`
-	Deleting       int       `json:"leaving,omitempty"` // VMs among these whose deletion was requested
+	Deleting      int       `json:"leaving,omitempty"` // VMs among these whose deletion was requested
 	CommittedCPUs int       `json:"committedCpus"`     // vCPUs of all VMs on the host
 	CommittedMiB  int64     `json:"committedMemoryMiB"`
 	// ReservedCPU: total CPU reservation of the VMs on the host, percent of one processor; only for a single host

@@ -40,7 +40,7 @@ type (
 	TemplateVersionID string
 )
 
-// born orders the IDs that this process creates within one millisecond.
+// lastID orders the IDs that this process creates within one millisecond.
 var lastID struct {
 	mu   sync.Mutex
 	last uint64 // milliseconds since 1970 << 12 | counter within the millisecond

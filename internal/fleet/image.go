@@ -69,7 +69,7 @@ type ImageVersion struct {
 	StartID   StartImageID `json:"startId,omitempty"` // entry of the image catalog that the version was downloaded from
 	CreatedBy string       `json:"createdBy,omitempty"`
 	CreatedAt time.Time    `json:"createdAt"`
-	Usable   bool         `json:"offered"` // an online host has a copy that VMs can be created from
+	Usable    bool         `json:"offered"` // an online host has a copy that VMs can be created from
 	// Verified: the checksum of such a copy was verified and the file is unchanged since
 	Verified bool        `json:"verified"`
 	Copies   []ImageCopy `json:"copies,omitempty"` // only for users who may see hosts
@@ -86,7 +86,7 @@ type CopyState string
 const (
 	CopyReady      CopyState = "ready"      // a host has verified the version's checksum
 	CopyUnverified CopyState = "unverified" // the file looks unchanged, but no host has computed its checksum
-	CopyInProgress     CopyState = "coming"     // a host is writing the copy
+	CopyInProgress CopyState = "coming"     // a host is writing the copy
 	CopyChanged    CopyState = "changed"    // the file was replaced, or its checksum differs
 	CopyMissing    CopyState = "missing"    // hosts with the pool report no such file
 	CopyUnknown    CopyState = "unknown"    // no host with the copy is online
@@ -116,7 +116,7 @@ type ImageCopy struct {
 // Ref returns the reference of the copy's volume.
 func (c ImageCopy) Ref() Volref { return Volref{PoolID: c.PoolID, Volume: c.Volume} }
 
-// Offered reports whether VMs can be created from the copy.
+// Usable reports whether VMs can be created from the copy.
 func (c ImageCopy) Usable() bool { return c.State == CopyReady || c.State == CopyUnverified }
 
 // Where returns the copy's location as text.
@@ -167,7 +167,7 @@ func (v ImageView) Published() string {
 	return strings.Join(names, ", ")
 }
 
-// copies counts the copies and those being written, and lists the volumes backed by any copy.
+// countCopies counts the copies and those being written, and lists the volumes backed by any copy.
 func (v ImageView) countCopies() (n, inProgress int, overlays []string) {
 	for _, version := range v.Versions {
 		n += len(version.Copies)
@@ -220,7 +220,7 @@ var imageActions = actionTable[ImageView]{
 	}},
 }
 
-// why returns the reason why the version's copies are unreadable.
+// unreadableReason returns the reason why the version's copies are unreadable.
 func (v ImageVersion) unreadableReason() string {
 	for _, c := range v.Copies {
 		if c.Why != "" {
@@ -280,7 +280,10 @@ var copyActions = actionTable[copyUse]{
 func (v ImageVersion) CopyAllows(c ImageCopy, a Action) (bool, string) {
 	return copyActions.allows(v.copyUseOf(c), a)
 }
-func (v ImageVersion) CopyActions(c ImageCopy) []ActionState { return copyActions.states(v.copyUseOf(c)) }
+
+func (v ImageVersion) CopyActions(c ImageCopy) []ActionState {
+	return copyActions.states(v.copyUseOf(c))
+}
 
 func (v ImageVersion) copyUseOf(c ImageCopy) copyUse {
 	others := 0
@@ -302,7 +305,7 @@ func countPhrase(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// firstNames joins at most five names and counts the rest.
+// firstNamesSQL joins at most five names and counts the rest.
 func firstNames(names []string) string {
 	if more := len(names) - 5; more > 0 {
 		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", more)

@@ -2,17 +2,17 @@ package fleet
 
 // Input describes a form's input for a field. It has no Section if the form has a special input for the field.
 type Input struct {
-	Section  Section
-	Label    string
-	Help     string
-	Options  []Option // values of a choice; proposals for a text
-	Kind     InputKind
-	Unit     string // unit of a number
-	Default    int    // default of an empty number; 0: the default is no number
-	DefaultName    string // accepted name of a choice's default: "virtio"
-	Example  string // placeholder; empty: the default
-	Rows     []Row  // input fields of each list element
-	Reserved string // for a row's field: see Field.Reserved
+	Section     Section
+	Label       string
+	Help        string
+	Options     []Option // values of a choice; proposals for a text
+	Kind        InputKind
+	Unit        string // unit of a number
+	Default     int    // default of an empty number; 0: the default is no number
+	DefaultName string // accepted name of a choice's default: "virtio"
+	Example     string // placeholder; empty: the default
+	Rows        []Row  // input fields of each list element
+	Reserved    string // for a row's field: see Field.Reserved
 }
 
 // Row is one input field of a list element.
@@ -44,14 +44,14 @@ type Section string
 
 // Sections of the VM form.
 const (
-	SectionCPU      Section = "CPU"
-	SectionMemory   Section = "Memory"
-	SectionBoot     Section = "Boot"
-	SectionDisplay  Section = "Display and input"
-	SectionSecurity Section = "Security"
-	SectionDevices  Section = "Other devices"
-	SectionPower    Section = "Start and stop"
-	SectionMigration    Section = "Migration"
+	SectionCPU       Section = "CPU"
+	SectionMemory    Section = "Memory"
+	SectionBoot      Section = "Boot"
+	SectionDisplay   Section = "Display and input"
+	SectionSecurity  Section = "Security"
+	SectionDevices   Section = "Other devices"
+	SectionPower     Section = "Start and stop"
+	SectionMigration Section = "Migration"
 )
 
 // VMSections lists the sections in form order.

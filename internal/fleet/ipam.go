@@ -59,10 +59,10 @@ type AddressConflict struct {
 type ConflictKind string
 
 const (
-	ConflictDuplicate    ConflictKind = "twice"    // two NICs use one address on one host
-	ConflictReserved ConflictKind = "reserved" // another NIC uses a reserved address
-	ConflictUnusedReservation   ConflictKind = "astray"   // a NIC does not use its reserved address
-	ConflictGateway  ConflictKind = "gateway"  // a guest uses the gateway address of the hosts
+	ConflictDuplicate         ConflictKind = "twice"    // two NICs use one address on one host
+	ConflictReserved          ConflictKind = "reserved" // another NIC uses a reserved address
+	ConflictUnusedReservation ConflictKind = "astray"   // a NIC does not use its reserved address
+	ConflictGateway           ConflictKind = "gateway"  // a guest uses the gateway address of the hosts
 	// ConflictInRange: a guest uses an address of a DHCP range without a lease: DHCP may give it to another guest
 	ConflictInRange ConflictKind = "inRange"
 	ConflictMAC     ConflictKind = "mac" // two VMs use one MAC address

@@ -28,12 +28,12 @@ type JobArgs struct {
 	DeleteDisks bool   `json:"deleteDisks,omitempty"` // vm.delete; true for each job that destroys a volume's data
 	Console     PairID `json:"console,omitempty"`     // console.open
 	// PortalURL is, for console.open, the portal with the browser's half of the relay; empty: the agent's own portal
-	PortalURL string       `json:"portalUrl,omitempty"`
+	PortalURL string        `json:"portalUrl,omitempty"`
 	Volume    *VolumeParams `json:"volume,omitempty"` // volume.*
 	// Upload is, for upload.open, the upload whose data comes over Pair at PortalURL.
-	Upload  UploadID      `json:"upload,omitempty"`
-	Pair    PairID        `json:"pair,omitempty"`
-	Move    *MoveParams    `json:"move,omitempty"`    // vm.move
+	Upload  UploadID         `json:"upload,omitempty"`
+	Pair    PairID           `json:"pair,omitempty"`
+	Move    *MoveParams      `json:"move,omitempty"`    // vm.move
 	Migrate *MigrationParams `json:"migrate,omitempty"` // vm.leave
 
 	// Run is, for vm.restart, the start time of the run to end. A VM with another start time has already restarted.
@@ -41,7 +41,7 @@ type JobArgs struct {
 
 	Snapshot *SnapshotParams `json:"snapshot,omitempty"` // vm.snapshot, vm.revert, vm.snapshot.delete, vm.consolidate
 	Guest    *GuestParams    `json:"guest,omitempty"`    // vm.freeze, vm.password
-	Plan     PlanID         `json:"plan,omitempty"`     // vm.plan: the plan
+	Plan     PlanID          `json:"plan,omitempty"`     // vm.plan: the plan
 }
 
 // Subject names the object of a job or task: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", or "task:<id>" for a

@@ -12,7 +12,7 @@ const (
 	VMStop     JobKind = "vm.stop"     // force off
 	VMReboot   JobKind = "vm.reboot"   // ask the guest to reboot
 	VMReset    JobKind = "vm.reset"    // reset without asking the guest
-	// VMRestart: ask the guest to power off, wait, apply and start, so that NextBoot changes take effect
+	// VMRestart: ask the guest to power off, wait, apply and start, so that WhenNextBoot changes take effect
 	VMRestart      JobKind = "vm.restart"
 	VMPause        JobKind = "vm.pause"
 	VMResume       JobKind = "vm.resume"
@@ -60,7 +60,7 @@ const (
 	VMMigrate JobKind = "vm.migrate" // cold migration: send the disks to another host, then remove the definition here
 )
 
-// Kind holds everything about a job kind except how a host executes it, which is the agent's job handler.
+// JobKindInfo holds everything about a job kind except how a host executes it, which is the agent's job handler.
 type JobKindInfo struct {
 	Name       JobKind
 	Type       ResourceType  // resource type of its subject
@@ -68,22 +68,22 @@ type JobKindInfo struct {
 	Permission Permission    // permission to request and to cancel the job
 	Limit      time.Duration // time limit on the host
 
-	TakesSlot       bool  // the job occupies one of the host's job slots. Jobs that wait for a guest and short calls occupy none
-	AppliesSpec    bool  // the job updates the definition and the disks from the spec
-	Power      Power // requested power state; empty: none. The SQL function ordered_power has the same values
-	NewestOnly bool  // a newer job of these kinds replaces a queued one
+	TakesSlot          bool  // the job occupies one of the host's job slots. Jobs that wait for a guest and short calls occupy none
+	AppliesSpec        bool  // the job updates the definition and the disks from the spec
+	Power              Power // requested power state; empty: none. The SQL function ordered_power has the same values
+	NewestOnly         bool  // a newer job of these kinds replaces a queued one
 	WaitsForGuest      bool  // the job waits for the guest until another job of the VM arrives
-	InterruptsWaits     bool  // the job interrupts jobs that wait for the guest
-	UsesGuest      bool  // the job uses the guest: a failure is the task's error, not a problem of the VM
-	SingleShot bool  // never execute twice: the agent journals the job first and, if in doubt, ends it as unknown
+	InterruptsWaits    bool  // the job interrupts jobs that wait for the guest
+	UsesGuest          bool  // the job uses the guest: a failure is the task's error, not a problem of the VM
+	SingleShot         bool  // never execute twice: the agent journals the job first and, if in doubt, ends it as unknown
 	SingleShotWithData bool  // single-shot if the job also deletes data
-	CancelledAtOnce  bool  // the job waits for a user. A cancellation ends it at once, and the agent removes the result afterwards
+	CancelledAtOnce    bool  // the job waits for a user. A cancellation ends it at once, and the agent removes the result afterwards
 	// Stoppable: a host can stop the running job on request. Nothing is changed then except the effect described by
 	// Left.
-	Stoppable bool
-	LeftoverText      string // effect that a stopped job leaves behind, in a sentence
-	OnSnapshots bool   // a snapshot job: a VM runs one at a time
-	// Aside: the job does not change its subject: it has no visible task, waits for no other job and blocks none
+	Stoppable    bool
+	LeftoverText string // effect that a stopped job leaves behind, in a sentence
+	OnSnapshots  bool   // a snapshot job: a VM runs one at a time
+	// Background: the job does not change its subject: it has no visible task, waits for no other job and blocks none
 	Background bool
 
 	// Why the job cannot be cancelled: Stands applies while it is queued, Begun after a host began it. Empty: it can.
@@ -185,7 +185,7 @@ var kindByName = func() map[JobKind]JobKindInfo {
 	return named
 }()
 
-// Is returns the kind's row of the table; the zero value for an unknown kind.
+// Info returns the kind's row of the table; the zero value for an unknown kind.
 func (k JobKind) Info() JobKindInfo { return kindByName[k] }
 
 // Known reports whether the table has the kind.

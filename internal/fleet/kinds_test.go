@@ -8,7 +8,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-func everyKind() []fleet.JobKind { return fleet.KindsWhere(func(fleet.JobKindInfo) bool { return true }) }
+func everyKind() []fleet.JobKind {
+	return fleet.KindsWhere(func(fleet.JobKindInfo) bool { return true })
+}
 
 func TestJobKindTableIsConsistent(t *testing.T) {
 	t.Parallel()

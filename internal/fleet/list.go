@@ -47,7 +47,7 @@ type SearchHit struct {
 type Overview struct {
 	Hosts                map[HostPhase]int `json:"hosts"`
 	VMs                  map[Phase]int     `json:"vms"`
-	VMsNeedingAttention            int               `json:"vmsInNeed"`  // VMs that need attention
+	VMsNeedingAttention  int               `json:"vmsInNeed"`  // VMs that need attention
 	VMsDrifted           int               `json:"vmsDrifted"` // VMs with drift on online hosts
 	DiscoveredVMs        int               `json:"discoveredVms"`
 	Pools                map[Severity]int  `json:"pools"`
@@ -63,7 +63,7 @@ type Overview struct {
 
 // VMTotals counts the VMs.
 type VMTotals struct {
-	Phases     map[Phase]int
-	NeedingAttention     int // VMs that need attention
-	Discovered int // unmanaged VMs
+	Phases           map[Phase]int
+	NeedingAttention int // VMs that need attention
+	Discovered       int // unmanaged VMs
 }

@@ -33,9 +33,9 @@ type NetworkStatus struct {
 	Forward   string   `json:"forward,omitempty"` // "nat", "route", "bridge", "" (isolated)
 	Subnets   []string `json:"subnets,omitempty"` // "192.168.122.0/24"
 	// Error: a problem, which an active network can have too; libvirt's own message if there is one
-	Error    string `json:"error,omitempty"`
+	Error          string `json:"error,omitempty"`
 	StoppedOutside bool   `json:"byOthers,omitempty"` // inactive: the network was stopped on the host outside Quantix
-	// Foreign: the host has another network with the managed network's name; set by the portal, never by an agent
+	// NameTaken: the host has another network with the managed network's name; set by the portal, never by an agent
 	NameTaken bool `json:"foreign,omitempty"`
 
 	Uplink string `json:"uplink,omitempty"` // host device that connects the network to the outside
@@ -58,7 +58,7 @@ type NetworkHost struct {
 	SeenAt    *time.Time     `json:"seenAt"`
 	State     NetworkState   `json:"state"`             // derived: unknown if the report is stale
 	Assigned  bool           `json:"assigned"`          // a user assigned the network to the host
-	Releasing   bool           `json:"leaving,omitempty"` // the release was requested and is not finished on the host
+	Releasing bool           `json:"leaving,omitempty"` // the release was requested and is not finished on the host
 	Day       Day            `json:"day,omitempty"`     // 24-hour history; only on pages of one network
 	VMs       int            `json:"vms,omitempty"`     // VMs on the host with a NIC on the network, if it has a problem
 }
@@ -140,7 +140,8 @@ type NetworkGrant struct {
 	ProjectName string    `json:"projectName"`
 }
 
-// On returns the kind and name of the NIC's network. The name is empty if the NIC has only the network's ID.
+// NetworkKindAndName returns the kind and name of the NIC's network. The name is empty if the NIC has only the
+// network's ID.
 func (n NIC) NetworkKindAndName() (NetworkKind, string) {
 	if n.Bridge != "" {
 		return NetworkBridge, n.Bridge
@@ -148,7 +149,7 @@ func (n NIC) NetworkKindAndName() (NetworkKind, string) {
 	return NetworkLibvirt, n.Network
 }
 
-// Onto returns the NIC connected to another network.
+// WithNetwork returns the NIC connected to another network.
 func (n NIC) WithNetwork(id NetworkID, kind NetworkKind, name string) NIC {
 	n.NetworkID, n.Network, n.Bridge = id, name, ""
 	if kind == NetworkBridge {

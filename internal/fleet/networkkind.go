@@ -37,18 +37,18 @@ func VXLANOverhead(over netip.Addr) int {
 
 // NetworkType holds everything about a network mode except how a host creates it.
 type NetworkType struct {
-	Mode    NetworkMode
-	Word    string // name on pages: "VXLAN overlay"
-	Help    string // help text of the choice
-	Forward string // libvirt's forward mode
+	Mode           NetworkMode
+	Word           string // name on pages: "VXLAN overlay"
+	Help           string // help text of the choice
+	Forward        string // libvirt's forward mode
 	HostAddresses  bool   // hosts have addresses in the network and can serve DHCP and DNS
-	External bool   // the network leads out of the host, so VMs of a project need a grant
-	CreatesDevices    bool   // the agent creates devices for the network
-	SpansHosts  bool   // guests of different hosts can share a layer 2
-	Unfiltered    bool   // hosts cannot filter the NICs: security groups and anti-spoofing do not work
-	PortGroupVLANs    bool   // port groups can have VLANs of their own
-	RequiredFields   []string
-	OptionalFields     []string
+	External       bool   // the network leads out of the host, so VMs of a project need a grant
+	CreatesDevices bool   // the agent creates devices for the network
+	SpansHosts     bool   // guests of different hosts can share a layer 2
+	Unfiltered     bool   // hosts cannot filter the NICs: security groups and anti-spoofing do not work
+	PortGroupVLANs bool   // port groups can have VLANs of their own
+	RequiredFields []string
+	OptionalFields []string
 }
 
 // NetworkField is a field of a network's spec that only some modes have.
@@ -163,7 +163,7 @@ var networkTypes = []NetworkType{
 // NetworkTypes returns all modes, in the order of the form.
 func NetworkTypes() []NetworkType { return slices.Clone(networkTypes) }
 
-// Is returns the mode's row of the table; the zero value for an unknown mode.
+// Info returns the mode's row of the table; the zero value for an unknown mode.
 func (m NetworkMode) Info() NetworkType {
 	if i := slices.IndexFunc(networkTypes, func(t NetworkType) bool { return t.Mode == m }); i >= 0 {
 		return networkTypes[i]
@@ -171,12 +171,12 @@ func (m NetworkMode) Info() NetworkType {
 	return NetworkType{}
 }
 
-// Takes reports whether a network of the mode may have the field.
+// HasField reports whether a network of the mode may have the field.
 func (t NetworkType) HasField(field string) bool {
 	return slices.Contains(t.RequiredFields, field) || slices.Contains(t.OptionalFields, field)
 }
 
-// ModesTaking lists the modes that may have the field; "served" selects the modes that give hosts addresses.
+// ModesWithField lists the modes that may have the field; "served" selects the modes that give hosts addresses.
 func ModesWithField(field string) (out []NetworkMode) {
 	for _, t := range networkTypes {
 		if t.HasField(field) || field == "served" && t.HostAddresses {
@@ -186,7 +186,7 @@ func ModesWithField(field string) (out []NetworkMode) {
 	return out
 }
 
-// BareModes lists the modes whose NICs hosts cannot filter.
+// UnfilteredModes lists the modes whose NICs hosts cannot filter.
 func UnfilteredModes() (out []string) {
 	for _, t := range networkTypes {
 		if t.Unfiltered {

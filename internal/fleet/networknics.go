@@ -65,8 +65,8 @@ func (s NetworkSpec) Forward() string {
 	return s.Mode.Info().Forward
 }
 
-// Counted reports whether each NIC on the network needs an exclusive resource of its host: a virtual function or the
-// device.
+// HasExclusiveNICs reports whether each NIC on the network needs an exclusive resource of its host: a virtual function
+// or the device.
 func (s NetworkSpec) HasExclusiveNICs() bool {
 	return s.Mode == NetworkSRIOV || s.Direct == DirectPassthrough
 }
@@ -77,7 +77,7 @@ type NetworkNICs struct {
 	Used  int `json:"used"`  // used by running guests, managed or not
 }
 
-// Short returns a warning if more NICs are on the network than the host supports; empty: it supports all.
+// ShortageWarning returns a warning if more NICs are on the network than the host supports; empty: it supports all.
 func (c NetworkNICs) ShortageWarning(s NetworkSpec, nics int) string {
 	switch {
 	case nics <= c.Total || c.Total == 0:

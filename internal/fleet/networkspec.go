@@ -97,7 +97,7 @@ func (s NetworkSpec) Prefixes() (out []netip.Prefix) {
 	return out
 }
 
-// Served reports whether each host runs a DNS or DHCP server for the network's guests.
+// RunsDHCPOrDNS reports whether each host runs a DNS or DHCP server for the network's guests.
 func (s NetworkSpec) RunsDHCPOrDNS() bool {
 	gives := func(n *Subnet) bool { return n != nil && n.DHCP != nil }
 	return (s.IPv4 != nil || s.IPv6 != nil) && (s.DNS || gives(s.IPv4) || gives(s.IPv6))

@@ -13,7 +13,7 @@ type PendingUnplug struct {
 	What  string `json:"what"`  // "NIC 52:54:00:0a:00:01"
 }
 
-// StillHeld returns the pending unplugs as a sentence for the end of a task; empty: none.
+// PendingUnplugText returns the pending unplugs as a sentence for the end of a task; empty: none.
 func (s VMStatus) PendingUnplugText() string {
 	const most = 8
 	var all []string
@@ -42,8 +42,8 @@ type Module struct {
 	NUMANode int `json:"cell,omitempty"` // guest NUMA node of the module
 }
 
-// GivenBack selects modules to unplug: it returns the indexes of modules whose sizes add up to less, the memory to
-// remove per NUMA node in MiB. ok is false if no selection fits. Lists over MaxModules are refused: they can only
+// ModulesToUnplug selects modules to unplug: it returns the indexes of modules whose sizes add up to less, the memory
+// to remove per NUMA node in MiB. ok is false if no selection fits. Lists over MaxModules are refused: they can only
 // come from a faulty host, and the search is exponential.
 func ModulesToUnplug(all []Module, less []int) (which []int, ok bool) {
 	if len(all) > MaxModules {
@@ -82,7 +82,8 @@ func pick(all []Module, among []int, mib int) (which []int, ok bool) {
 	return nil, false
 }
 
-// Waiting lists the changes that the running guest gets only at its next start, with the reason if it is known.
+// NextStartChanges lists the changes that the running guest gets only at its next start, with the reason if it is
+// known.
 func (vm VM) NextStartChanges() []string {
 	if vm.Status == nil {
 		return nil
@@ -109,7 +110,8 @@ func (vm VM) NextStartChanges() []string {
 	return out
 }
 
-// whyLater returns, as a clause, why a running guest differs from its VM in vCPUs or memory; empty: no special reason.
+// nextStartReason returns, as a clause, why a running guest differs from its VM in vCPUs or memory; empty: no special
+// reason.
 func (vm VM) nextStartReason(field string) string {
 	s := vm.Status
 	switch cpus, memory := vm.Spec.CPUs, vm.Spec.MemoryMiB; {

@@ -85,18 +85,20 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 	return vm.hasNoPendingChange() && (vm.Status.Power == Absent || vm.Status.Power == Crashed) || vm.LastTaskFailed()
 }
 
-// idle reports whether the VM has no pending change: its host has applied the newest spec and no power state is
-// requested.
-func (vm VM) hasNoPendingChange() bool { return vm.Generation <= vm.ObservedGeneration && vm.RequestedPower == "" }
+// hasNoPendingChange reports whether the VM has no pending change: its host has applied the newest spec and no power
+// state is requested.
+func (vm VM) hasNoPendingChange() bool {
+	return vm.Generation <= vm.ObservedGeneration && vm.RequestedPower == ""
+}
 
-// OrderFailed reports whether the VM's last task failed, the requested state was not reached otherwise, and no newer
+// LastTaskFailed reports whether the VM's last task failed, the requested state was not reached otherwise, and no newer
 // task is pending.
 func (vm VM) LastTaskFailed() bool {
 	return vm.Status != nil && vm.hasNoPendingChange() && vm.Status.Error != "" && !vm.reachedRequestedPower()
 }
 
-// reachedAnyway reports whether the power state of the failed task was reached later: the guest shut down late, or it
-// was started on the host outside Quantix.
+// reachedRequestedPower reports whether the power state of the failed task was reached later: the guest shut down late,
+// or it was started on the host outside Quantix.
 func (vm VM) reachedRequestedPower() bool {
 	return vm.Status.ErrorOf.Info().Power != "" && vm.Status.Power == vm.Spec.Power
 }

@@ -18,8 +18,8 @@ type Plan struct {
 	Changes   []Change  `json:"changes"` // empty for a new VM
 	State     PlanState `json:"state"`
 	// Drawing is the host's answer; nil: not yet received.
-	Drawing     *DefinitionDiff  `json:"drawing,omitempty"`
-	RequestedAt time.Time `json:"askedAt"`
+	Drawing     *DefinitionDiff `json:"drawing,omitempty"`
+	RequestedAt time.Time       `json:"askedAt"`
 }
 
 // PlanState is the progress of a plan.
@@ -34,27 +34,27 @@ const (
 
 // Deadline of the host's answer, and lifetime of a plan.
 const (
-	PlanTimeout = 20 * time.Second
-	PlanLifetime     = time.Hour
+	PlanTimeout  = 20 * time.Second
+	PlanLifetime = time.Hour
 )
 
 // Bounds of a Drawing.
 const (
-	MaxDefinitionText  = 256 << 10 // bytes of a definition
-	MaxDiffLines = 1500      // lines of a difference
-	maxDiffLine  = 1000      // bytes of a line
+	MaxDefinitionText = 256 << 10 // bytes of a definition
+	MaxDiffLines      = 1500      // lines of a difference
+	maxDiffLine       = 1000      // bytes of a line
 )
 
-// Drawing is the host's answer to a plan: the resulting definition as a difference to the current one.
+// DefinitionDiff is the host's answer to a plan: the resulting definition as a difference to the current one.
 type DefinitionDiff struct {
 	Lines []DefinitionLine `json:"lines"`
-	Left  int         `json:"left,omitempty"`  // number of further lines, beyond the bound
-	Error string      `json:"error,omitempty"` // the host's message why it would refuse the definition
+	Left  int              `json:"left,omitempty"`  // number of further lines, beyond the bound
+	Error string           `json:"error,omitempty"` // the host's message why it would refuse the definition
 	// Hidden is the number of lines about the host that the user may not see.
 	Hidden int `json:"hidden,omitempty"`
 }
 
-// DrawnLine is one line of a definition's XML or of a difference.
+// DefinitionLine is one line of a definition's XML or of a difference.
 type DefinitionLine struct {
 	Op   LineOp `json:"op"`
 	Text string `json:"text"`
@@ -67,11 +67,11 @@ type DefinitionLine struct {
 type LineOp string
 
 const (
-	LineSame  LineOp = "same"
-	LineAdded  LineOp = "add"
-	LineRemoved   LineOp = "remove"
-	LineGap    LineOp = "gap"    // unchanged lines, left out
-	LineHidden LineOp = "hidden" // lines that the user may not see
+	LineSame    LineOp = "same"
+	LineAdded   LineOp = "add"
+	LineRemoved LineOp = "remove"
+	LineGap     LineOp = "gap"    // unchanged lines, left out
+	LineHidden  LineOp = "hidden" // lines that the user may not see
 )
 
 // openElements are the elements that everybody who may edit the VM may read, because they describe only the guest.

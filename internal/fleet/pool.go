@@ -67,8 +67,8 @@ type PoolStatus struct {
 	ReadMicros  int64    `json:"readMicros,omitempty"` // latency of reading it back
 	Volumes     []Volume `json:"volumes,omitempty"`
 	// Error: a problem, with libvirt's own message if there is one; an active pool with an error is degraded
-	Error    string `json:"error,omitempty"`
-	Note     string `json:"note,omitempty"`     // information that is not a fault
+	Error          string `json:"error,omitempty"`
+	Note           string `json:"note,omitempty"`     // information that is not a fault
 	StoppedOutside bool   `json:"byOthers,omitempty"` // inactive: the pool was stopped on the host outside Quantix
 	// FileSystem is the file system of the pool's directory. Nil: the pool has no directory, or an older agent does not
 	// report it.
@@ -106,18 +106,18 @@ type Volume struct {
 	// changed afterwards.
 	SHA256  string `json:"sha256,omitempty"`
 	Altered bool   `json:"altered,omitempty"`
-	// StoodOn are those domains of UsedBy that only read the file, as a backing file of their disk.
+	// BackingUsers are those domains of UsedBy that only read the file, as a backing file of their disk.
 	BackingUsers []VMID `json:"stoodOn,omitempty"`
 	// Appliance describes the VM in the file, if it is an OVA archive or a disk in another product's format.
 	Appliance *Appliance `json:"appliance,omitempty"`
-	// Unsound is the reason why the file cannot serve as an image, from the host's inspection; empty: no objection.
+	// NotImageReason is the reason why the file cannot serve as an image, from the host's inspection; empty: no objection.
 	NotImageReason string `json:"unsound,omitempty"`
 }
 
 // MaxUsers bounds each list of users in a Volume: any number of disks may be backed by one file.
 const MaxUsers = 8
 
-// ModifiedTo is the resolution of Volume.ModifiedAt.
+// ModifiedResolution is the resolution of Volume.ModifiedAt.
 const ModifiedResolution = time.Hour
 
 // PoolHost is the status of a pool on one host.
@@ -129,7 +129,7 @@ type PoolHost struct {
 	Status    *PoolStatus `json:"status"`            // nil: nothing reported yet
 	SeenAt    *time.Time  `json:"seenAt"`            // when the host was last seen
 	State     PoolState   `json:"state"`             // derived: unknown if the report is stale
-	PausedVMs   int         `json:"starved,omitempty"` // VMs on the host that are paused because the pool is full or fails
+	PausedVMs int         `json:"starved,omitempty"` // VMs on the host that are paused because the pool is full or fails
 	Severity  Severity    `json:"severity"`          // severity of the state, or worse
 	Impact    *PoolImpact `json:"impact,omitempty"`  // VMs affected by a problem of the pool on the host; nil: no problem, or not queried
 	Notice    string      `json:"notice,omitempty"`  // notice beside the state: "98 % used"
@@ -165,7 +165,7 @@ func PoolStateOf(reported PoolState, fresh bool) PoolState {
 	return reported
 }
 
-// Room is the space of a pool, in bytes.
+// PoolSpace is the space of a pool, in bytes.
 type PoolSpace struct {
 	CapacityBytes, UsedBytes, AvailableBytes, ProvisionedBytes int64
 }
@@ -187,7 +187,7 @@ func AddBytes(a, b int64) int64 {
 	return a + b
 }
 
-// Room returns the pool's space on the host.
+// Space returns the pool's space on the host.
 func (s PoolStatus) Space() PoolSpace {
 	return PoolSpace{s.CapacityBytes, s.UsedBytes, s.AvailableBytes, s.ProvisionedBytes}
 }

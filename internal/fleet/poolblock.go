@@ -132,8 +132,8 @@ func (s PoolSpec) Servers() (out []string) {
 	return out
 }
 
-// Place returns the location of the storage and the field that names it: a directory, an iSCSI target, a Ceph pool or
-// a volume group. Two pools of one host must not have the same location.
+// Location returns the location of the storage and the field that names it: a directory, an iSCSI target, a Ceph pool
+// or a volume group. Two pools of one host must not have the same location.
 func (s PoolSpec) Location() (field, place string) {
 	switch {
 	case s.Kind.Info().FilePool:

@@ -26,14 +26,14 @@ type PoolType struct {
 	Shared  bool        // all hosts always see the same data
 	Local   bool        // each host always has its own data
 	Mounted bool        // each host mounts the storage at the path, and remounts it after a loss
-	// Files marks a file pool: volumes are files of a directory, which contains a marker file with the owner. Other
+	// FilePool marks a file pool: volumes are files of a directory, which contains a marker file with the owner. Other
 	// pools are identified by their source.
 	FilePool bool
-	// Makes: volumes can be created, changed and deleted. Otherwise the storage provides the volumes, and a disk uses
-	// an existing one
-	CreatesVolumes  bool
-	Secret *PoolSecret // credentials for the storage; nil: none
-	source func(PoolSpec) string
+	// CreatesVolumes: volumes can be created, changed and deleted. Otherwise the storage provides the volumes, and a disk
+	// uses an existing one
+	CreatesVolumes bool
+	Secret         *PoolSecret // credentials for the storage; nil: none
+	source         func(PoolSpec) string
 }
 
 // PoolField is a field of a pool's location.
@@ -131,7 +131,7 @@ var glusterVolumeForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
 // PoolTypes returns all kinds, in the order of the form.
 func PoolTypes() []PoolType { return slices.Clone(poolTypes) }
 
-// Is returns the kind's row of the table; the zero value for an unknown kind.
+// Info returns the kind's row of the table; the zero value for an unknown kind.
 func (k PoolKind) Info() PoolType {
 	if i := slices.IndexFunc(poolTypes, func(t PoolType) bool { return t.Kind == k }); i >= 0 {
 		return poolTypes[i]
@@ -160,7 +160,7 @@ func ordinal(optional bool) int {
 	return 0
 }
 
-// Of lists the kinds that have the field.
+// Kinds lists the kinds that have the field.
 func (f PoolField) Kinds() (out []PoolKind) {
 	for _, t := range poolTypes {
 		if t.has(f) {
@@ -227,8 +227,8 @@ func poolKinds() (out []PoolKind) {
 	return out
 }
 
-// OneHost returns why the pool can be on one host only; empty: it can be on several. A by-id device name means the
-// same disk on every host, and two hosts that mount one file system at the same time destroy it.
+// WhySingleHost returns why the pool can be on one host only; empty: it can be on several. A by-id device name means
+// the same disk on every host, and two hosts that mount one file system at the same time destroy it.
 func (s PoolSpec) WhySingleHost() string {
 	for _, unique := range []string{"/dev/disk/by-id/", "/dev/disk/by-uuid/", "/dev/disk/by-partuuid/"} {
 		if s.Kind == PoolFS && strings.HasPrefix(s.Device, unique) {

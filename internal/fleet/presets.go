@@ -64,7 +64,7 @@ func PresetNamed(key string) (Preset, bool) {
 	return Preset{}, false
 }
 
-// On returns the spec with the preset's values. All other optional fields, including those of disks and NICs, are
+// ApplyTo returns the spec with the preset's values. All other optional fields, including those of disks and NICs, are
 // reset to their defaults.
 func (p Preset) ApplyTo(s VMSpec) (VMSpec, error) {
 	for _, f := range OptionalFields() {

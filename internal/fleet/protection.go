@@ -68,7 +68,7 @@ func (g VMProtection) Check(c *Checks, now time.Time) {
 	}
 }
 
-// Bars returns why the lock refuses changes, as a sentence.
+// Refusal returns why the lock refuses changes, as a sentence.
 func (l VMLock) Refusal() string {
 	return fmt.Sprintf("%s has locked the VM: %s", l.By, sentence(l.Reason))
 }

@@ -2,7 +2,7 @@ package fleet
 
 import "regexp"
 
-// PoolNeed names the packages that a host needs for a kind of pool.
+// PoolPackages names the packages that a host needs for a kind of pool.
 type PoolPackages struct {
 	Program, Packages string // mount program and its packages; empty: the kernel suffices
 	Driver            string // packages of libvirt's driver, if it is not part of libvirt's core
@@ -21,7 +21,7 @@ var poolNeeds = map[PoolKind]PoolPackages{
 	PoolLogical: {Program: "lvm", Packages: "lvm2", Driver: "libvirt-daemon-driver-storage-logical"},
 }
 
-// Needs returns the packages that a host needs for pools of the kind.
+// RequiredPackages returns the packages that a host needs for pools of the kind.
 func (k PoolKind) RequiredPackages() PoolPackages { return poolNeeds[k] }
 
 // remedy is the fix for a cause, which is recognized by an error text.

@@ -39,11 +39,11 @@ type Resource struct {
 	// within: page of another resource type that shows the object, for a type without its own pages
 	within func(id string) string
 
-	HasParts bool     // an object can have many parts, and each part wakes the object's pages
-	FollowsOwnKey  bool     // pages of single objects follow the object's own key; pages of all objects follow All instead
-	AllKey   string   // wake-up key of all objects for users who see all projects; empty: pages follow none
-	ProjectKeyPrefix   string   // prefix of the wake-up key per project; empty: the type belongs to no project
-	Trees []string // trees that contain the objects, the preferred one first
+	HasParts         bool     // an object can have many parts, and each part wakes the object's pages
+	FollowsOwnKey    bool     // pages of single objects follow the object's own key; pages of all objects follow All instead
+	AllKey           string   // wake-up key of all objects for users who see all projects; empty: pages follow none
+	ProjectKeyPrefix string   // prefix of the wake-up key per project; empty: the type belongs to no project
+	Trees            []string // trees that contain the objects, the preferred one first
 
 	Filter FilterKeys // filter keys of the list; nil: the list has no filter
 	View   []string   // query parameters of the list that a saved view stores; nil: no saved views
@@ -120,18 +120,18 @@ func resource(is func(Resource) bool) (Resource, bool) {
 	return Resource{}, false
 }
 
-// Is returns the type's row of the table; the zero value for an unknown type.
+// Info returns the type's row of the table; the zero value for an unknown type.
 func (n ResourceType) Info() Resource {
 	t, _ := resource(func(t Resource) bool { return t.Key == n })
 	return t
 }
 
-// Listed returns the resource type whose list has the name.
+// ResourceByPlural returns the resource type whose list has the name.
 func ResourceByPlural(plural string) (Resource, bool) {
 	return resource(func(t Resource) bool { return t.Plural == plural })
 }
 
-// Worded returns the resource type with the label, and its rank among search results; rank -1: unknown.
+// ResourceByLabel returns the resource type with the label, and its rank among search results; rank -1: unknown.
 func ResourceByLabel(word string) (t Resource, place int) {
 	place = slices.IndexFunc(resourceTypes, func(t Resource) bool { return t.Label == word })
 	if place >= 0 {
@@ -149,7 +149,7 @@ func volumesTab(id string) string {
 	return poolsPath + "/" + url.PathEscape(pool) + "?tab=volumes"
 }
 
-// At returns the path of the object's page, or of the page that shows the object; empty: none.
+// PagePath returns the path of the object's page, or of the page that shows the object; empty: none.
 func (t Resource) PagePath(id string) string {
 	switch {
 	case t.within != nil:
@@ -160,5 +160,5 @@ func (t Resource) PagePath(id string) string {
 	return t.Path + "/" + url.PathEscape(id)
 }
 
-// ByProject reports whether the list can be filtered by project.
+// FilterableByProject reports whether the list can be filtered by project.
 func (t Resource) FilterableByProject() bool { return slices.Contains(t.View, "project") }

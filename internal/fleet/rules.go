@@ -43,7 +43,7 @@ func (r PlacementRule) Labels() Selector {
 	return ParseSelector(&Checks{}, "", r.Name)
 }
 
-// Names reports whether the rule applies to a VM or host with that name and labels.
+// Matches reports whether the rule applies to a VM or host with that name and labels.
 func (r PlacementRule) Matches(name string, labels map[string]string) bool {
 	if s := r.Labels(); !s.Empty() {
 		return s.Matches(labels)
@@ -51,7 +51,7 @@ func (r PlacementRule) Matches(name string, labels map[string]string) bool {
 	return (r.Of == RuleVM || r.Of == RuleHost) && r.Name == name
 }
 
-// Says returns the rule as text: "must be apart from VMs with tier=web".
+// Text returns the rule as text: "must be apart from VMs with tier=web".
 func (r PlacementRule) Text() string {
 	must, with := "must", "be with"
 	if r.Preferred {
@@ -69,7 +69,7 @@ func (r PlacementRule) Text() string {
 	return must + " " + with + " " + what + r.Name
 }
 
-// Plain returns the rule as text without names of hosts.
+// TextWithoutHosts returns the rule as text without names of hosts.
 func (r PlacementRule) TextWithoutHosts() string {
 	switch r.Of {
 	case RuleHost:
@@ -118,7 +118,7 @@ func checkRules(c *Checks, at string, all []PlacementRule) {
 	}
 }
 
-// SaysRules returns the rules as text without names of hosts.
+// PlacementRulesText returns the rules as text without names of hosts.
 func PlacementRulesText(all []PlacementRule) string {
 	words := make([]string, len(all))
 	for i, r := range all {
@@ -130,7 +130,7 @@ func PlacementRulesText(all []PlacementRule) string {
 	return strings.Join(words, "; ")
 }
 
-// WithoutHosts splits the rules into those on VMs and those on hosts.
+// SplitRules splits the rules into those on VMs and those on hosts.
 func SplitRules(all []PlacementRule) (plain, hosts []PlacementRule) {
 	for _, r := range all {
 		if r.OnHosts() {

@@ -24,13 +24,13 @@ const (
 
 // SnapshotSchedule configures automatic snapshots of a VM and their retention.
 type SnapshotSchedule struct {
-	Name    string        `json:"name"`
-	Enabled bool          `json:"enabled" doc:"false: no snapshots are taken or deleted"`
-	Times   SnapshotTimes `json:"times"`
-	Keep    SnapshotRetention  `json:"keep"`
-	Memory  bool          `json:"memory,omitempty" doc:"With the memory of a guest that runs"`
-	Quiesce bool          `json:"quiesce,omitempty" doc:"Without memory: the guest agent quiesces the file systems, if it answers"`
-	NameAs  string        `json:"nameAs,omitempty" doc:"What its snapshots are called: {schedule}, {vm}, {date} and {time} stand for what they say; empty: {schedule} {date} {time}"`
+	Name    string            `json:"name"`
+	Enabled bool              `json:"enabled" doc:"false: no snapshots are taken or deleted"`
+	Times   SnapshotTimes     `json:"times"`
+	Keep    SnapshotRetention `json:"keep"`
+	Memory  bool              `json:"memory,omitempty" doc:"With the memory of a guest that runs"`
+	Quiesce bool              `json:"quiesce,omitempty" doc:"Without memory: the guest agent quiesces the file systems, if it answers"`
+	NameAs  string            `json:"nameAs,omitempty" doc:"What its snapshots are called: {schedule}, {vm}, {date} and {time} stand for what they say; empty: {schedule} {date} {time}"`
 }
 
 // SnapshotTimes are times of day, on all or some weekdays, in a time zone.
@@ -41,7 +41,7 @@ type SnapshotTimes struct {
 	Zone       string   `json:"zone,omitempty" doc:"Time zone, such as Europe/Berlin; empty: UTC"`
 }
 
-// SnapshotKeep is the retention of a schedule. A snapshot is kept if any of the counts covers it.
+// SnapshotRetention is the retention of a schedule. A snapshot is kept if any of the counts covers it.
 type SnapshotRetention struct {
 	Last   int `json:"last,omitempty" doc:"Number of newest snapshots to keep"`
 	Hourly int `json:"hourly,omitempty" doc:"Number of hours whose newest snapshot is kept"`
@@ -142,8 +142,8 @@ func (t SnapshotTimes) In(at time.Time) time.Time {
 	return at.UTC()
 }
 
-// of returns the scheduled times of the day, in order. A time skipped by a clock change moves to the time after the
-// change; a time that occurs twice counts once.
+// timesOn returns the scheduled times of the day, in order. A time skipped by a clock change moves to the time after
+// the change; a time that occurs twice counts once.
 func (t SnapshotTimes) timesOn(day time.Time) (out []time.Time) {
 	if len(t.Days) > 0 && !slices.Contains(t.Days, weekdays[day.Weekday()]) {
 		return nil

@@ -187,7 +187,7 @@ func isRuleID(id string) bool {
 	return len(id) == ruleIDLength && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// Refers returns the groups that rules reference as remote, each once.
+// ReferencedGroups returns the groups that rules reference as remote, each once.
 func (s SecurityGroupSpec) ReferencedGroups() []SecurityGroupID {
 	var out []SecurityGroupID
 	for _, r := range s.Rules {

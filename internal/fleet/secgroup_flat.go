@@ -106,8 +106,8 @@ type Passing struct {
 	RuleID  string          `json:"ruleId,omitempty"`
 }
 
-// Passes evaluates the groups of a NIC for a packet: the first rule that allows it wins. A NIC without a group passes
-// everything.
+// EvaluatePacket evaluates the groups of a NIC for a packet: the first rule that allows it wins. A NIC without a group
+// passes everything.
 func EvaluatePacket(groups []FlatGroup, p Packet) Passing {
 	if len(groups) == 0 {
 		return Passing{Pass: true, Known: true}

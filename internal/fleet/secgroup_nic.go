@@ -22,7 +22,7 @@ func (n NIC) checkGroups(c *Checks, at string) {
 	}
 }
 
-// Guarded reports whether anti-spoofing restricts the guest to the NIC's own addresses.
+// HasAntiSpoofing reports whether anti-spoofing restricts the guest to the NIC's own addresses.
 func (n NIC) HasAntiSpoofing() bool { return n.AntiSpoofing != nil && *n.AntiSpoofing }
 
 // Filtered reports whether the host must filter the NIC's traffic.
@@ -39,9 +39,9 @@ func (n NIC) filterReported() string {
 // SameFilter reports whether both NICs are filtered in the same way.
 func (n NIC) SameFilter(o NIC) bool { return n.filterReported() == o.filterReported() }
 
-// Defaulted returns the NIC with the port group's defaults for unset settings. old is the NIC before the change; nil:
-// a new NIC. A NIC whose request repeats the port group's values continues to follow the port group. A NIC that
-// followed a port group and no longer has one loses its groups.
+// WithPortGroupDefaults returns the NIC with the port group's defaults for unset settings. old is the NIC before the
+// change; nil: a new NIC. A NIC whose request repeats the port group's values continues to follow the port group. A NIC
+// that followed a port group and no longer has one loses its groups.
 func (n NIC) WithPortGroupDefaults(old *NIC, by *PortGroup) NIC {
 	if by == nil {
 		by = &PortGroup{}
@@ -132,7 +132,7 @@ func nicFilterChangeText(old, to NIC) string {
 	return to.MAC + " " + strings.Join(words, ", ")
 }
 
-// without counts the elements of a that are missing in b.
+// countMissing counts the elements of a that are missing in b.
 func countMissing(a, b []SecurityGroupID) (n int) {
 	for _, id := range a {
 		if !slices.Contains(b, id) {
@@ -156,7 +156,7 @@ type NICFilter struct {
 	Groups       []NICGroup         `json:"groups"`
 	State        SecurityGroupState `json:"state,omitempty"` // empty: no filter is required
 	// Problem: why the filter is not applied; libvirt's own message if there is one
-	Problem string `json:"problem,omitempty"`
+	Problem         string `json:"problem,omitempty"`
 	UnmanagedFilter string `json:"foreign,omitempty"` // network filter on the NIC that Quantix did not define
 	// PortGroup: port group whose defaults the NIC follows for ByPortGroup; empty: none
 	PortGroup   string   `json:"portGroup,omitempty"`
@@ -191,8 +191,8 @@ func (c NICFilter) Worst() SecurityGroupState {
 	return worst
 }
 
-// Settle merges the host's status of the NIC into the filter's state. A NIC that requires a filter must have a filter
-// of Quantix on the host.
+// MergeHostStatus merges the host's status of the NIC into the filter's state. A NIC that requires a filter must have a
+// filter of Quantix on the host.
 func (c *NICFilter) MergeHostStatus(vm VM) {
 	for _, g := range c.Groups {
 		if (g.State == GroupNotApplied || g.State == GroupChanged) && c.Problem == "" {

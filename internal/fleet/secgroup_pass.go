@@ -72,13 +72,13 @@ func (e PassEnd) check(c *Checks, at string) {
 
 // PassNIC is a NIC with its filter settings.
 type PassNIC struct {
-	VMID      VMID
-	VMName    string
-	MAC       string
-	Addresses []netip.Addr
-	AntiSpoofing   bool // anti-spoofing restricts the guest to these IPv4 addresses
-	Groups    []FlatGroup
-	State     SecurityGroupState // state of the NIC's groups on its host; empty: no groups
+	VMID         VMID
+	VMName       string
+	MAC          string
+	Addresses    []netip.Addr
+	AntiSpoofing bool // anti-spoofing restricts the guest to these IPv4 addresses
+	Groups       []FlatGroup
+	State        SecurityGroupState // state of the NIC's groups on its host; empty: no groups
 }
 
 // PassSide is the result for one end.
@@ -103,8 +103,8 @@ type PassAnswer struct {
 	To    PassSide `json:"to"`    // receiver's side: ingress
 }
 
-// WouldPass evaluates the question. from and to are the NICs of the ends that are VMs, else nil. rule formats a rule of
-// a group.
+// CheckConnection evaluates the question. from and to are the NICs of the ends that are VMs, else nil. rule formats a
+// rule of a group.
 func WouldPass(q PassQuestion, from, to *PassNIC, rule func(SecurityGroupID, string) string) PassAnswer {
 	v6 := q.Protocol == ICMPv6
 	if a := addressOf(q.From, nil, nil); a.IsValid() {

@@ -83,7 +83,7 @@ func splitSelector(text string) (words []filterWord, err error) {
 	return words, nil
 }
 
-// starred reports whether the word has an asterisk outside quotes.
+// hasAsterisk reports whether the word has an asterisk outside quotes.
 func (w filterWord) hasAsterisk() bool {
 	_, _, found := w.cut('*')
 	return found
@@ -123,11 +123,11 @@ func (s Selector) String() string {
 // ByLabel is the assignment of an object to hosts by their labels.
 type ByLabel struct {
 	Selector string `json:"selector"` // "rack=4, ssd"; empty: no assignment by label
-	// Left: first few matching hosts without the object; first those that cannot have it
-	LeftOut    []LeftOutHost `json:"left"`
-	LeftOutCount int           `json:"leftAll"`   // number of such hosts
-	Unmatched  []NamedHost   `json:"beside"`    // first few hosts that have the object but do not match
-	UnmatchedCount     int           `json:"besideAll"` // number of such hosts
+	// LeftOut: first few matching hosts without the object; first those that cannot have it
+	LeftOut        []LeftOutHost `json:"left"`
+	LeftOutCount   int           `json:"leftAll"`   // number of such hosts
+	Unmatched      []NamedHost   `json:"beside"`    // first few hosts that have the object but do not match
+	UnmatchedCount int           `json:"besideAll"` // number of such hosts
 	// Waiting: only in the response that sets the selector: more hosts match than were assigned at once. The rest
 	// follow
 	Waiting bool `json:"waiting,omitempty"`

@@ -14,25 +14,25 @@ type Sighting struct {
 	HostID   HostID `json:"hostId,omitempty"`
 	HostName string `json:"hostName,omitempty"`
 	Power    Power  `json:"power"`
-	// Proven: the domain carries the VM's mark; otherwise it is an unrelated domain with the same UUID
+	// HasMark: the domain carries the VM's mark; otherwise it is an unrelated domain with the same UUID
 	HasMark  bool      `json:"proven"`
-	Since   time.Time `json:"since"`             // first report of this power state
-	Alarm   bool      `json:"alarm,omitempty"`   // the VM's own host runs it, too
+	Since    time.Time `json:"since"`             // first report of this power state
+	Alarm    bool      `json:"alarm,omitempty"`   // the VM's own host runs it, too
 	RuledOut bool      `json:"settled,omitempty"` // a user has decided that the VM is not on that host
-	Offline bool      `json:"offline,omitempty"` // the host is offline: the last report; not set in lists
+	Offline  bool      `json:"offline,omitempty"` // the host is offline: the last report; not set in lists
 }
 
 func (s Sighting) on() bool { return s.Power == Running || s.Power == Paused }
 
 func (s Sighting) host() string { return cmp.Or(s.HostName, "Another host") }
 
-// Contested reports whether two hosts run the VM and no user has decided yet which host keeps it. Until then the VM
-// allows no actions.
+// RunsOnTwoHosts reports whether two hosts run the VM and no user has decided yet which host keeps it. Until then the
+// VM allows no actions.
 func (vm VM) RunsOnTwoHosts() bool {
 	return slices.ContainsFunc(vm.Sightings, func(s Sighting) bool { return s.Alarm })
 }
 
-// PlaceFault returns the problem with the VM's location, for users who may see hosts, or nil. own is the name of the
+// LocationFault returns the problem with the VM's location, for users who may see hosts, or nil. own is the name of the
 // VM's own host, seen the time of that host's report.
 func (vm VM) LocationFault(own string, seen *time.Time, now time.Time) *Fault {
 	for _, s := range vm.Sightings {
@@ -67,7 +67,7 @@ func (v VMView) firstRunningElsewhere(counts func(Sighting) bool) string {
 	return ""
 }
 
-// DisksHeld returns why the VM's disks must not be deleted now; empty: they can be. Domains without the VM's mark
+// WhyDisksInUse returns why the VM's disks must not be deleted now; empty: they can be. Domains without the VM's mark
 // count, too.
 func (v VMView) WhyDisksInUse() string {
 	reason := v.firstRunningElsewhere(func(s Sighting) bool { return !s.Offline || s.HasMark && !s.RuledOut })
@@ -77,7 +77,7 @@ func (v VMView) WhyDisksInUse() string {
 	return reason
 }
 
-// Places returns the hosts that report the VM, its own first, and whether a user can choose each of them as the VM's
+// Locations returns the hosts that report the VM, its own first, and whether a user can choose each of them as the VM's
 // host.
 func (v VMView) Locations() []VMLocation {
 	if len(v.Sightings) == 0 || v.Status == nil {
@@ -97,7 +97,7 @@ func (v VMView) Locations() []VMLocation {
 	return out
 }
 
-// Place is a host that reports a domain with the VM's UUID.
+// VMLocation is a host that reports a domain with the VM's UUID.
 type VMLocation struct {
 	HostID   HostID
 	HostName string

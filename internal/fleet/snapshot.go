@@ -58,7 +58,7 @@ type Overlay struct {
 	File string `json:"file"` // file name
 }
 
-// Of returns the snapshot with the ID; nil if there is none or it is deleted.
+// ByID returns the snapshot with the ID; nil if there is none or it is deleted.
 func (t *SnapshotTree) ByID(id SnapshotID) *Snapshot {
 	if t == nil {
 		return nil
@@ -70,12 +70,12 @@ func (t *SnapshotTree) ByID(id SnapshotID) *Snapshot {
 	return &t.Snapshots[i]
 }
 
-// Named reports whether a snapshot that is not deleted has the name.
+// HasName reports whether a snapshot that is not deleted has the name.
 func (t *SnapshotTree) HasName(name string) bool {
 	return t != nil && slices.ContainsFunc(t.Snapshots, func(s Snapshot) bool { return s.Name == name && !s.Deleted })
 }
 
-// Below returns all descendants of the snapshot that are not deleted.
+// Descendants returns all descendants of the snapshot that are not deleted.
 func (t *SnapshotTree) Descendants(id SnapshotID) (out []Snapshot) {
 	if t == nil {
 		return nil
@@ -101,10 +101,10 @@ func (t *SnapshotTree) Bytes() (sum int64) {
 	return sum
 }
 
-// Has reports whether the VM has snapshots, so that overlays lie above its disks.
+// RefuseVMWithSnapshots reports whether the VM has snapshots, so that overlays lie above its disks.
 func (t *SnapshotTree) HasSnapshots() bool { return t != nil && len(t.Snapshots) > 0 }
 
-// SnapshotOrder holds the parameters of a snapshot job.
+// SnapshotParams holds the parameters of a snapshot job.
 type SnapshotParams struct {
 	ID          SnapshotID `json:"id,omitempty"` // the new or the affected snapshot; empty for a consolidation
 	Name        string     `json:"name,omitempty"`
@@ -256,7 +256,7 @@ func (v VMView) AllowsMerge(busy []JobKind) (bool, string) {
 	return ok, why
 }
 
-// HeldBySnapshots returns why an operation on the VM's disks must wait until the VM's snapshots are deleted; empty:
+// WhySnapshotsBlock returns why an operation on the VM's disks must wait until the VM's snapshots are deleted; empty:
 // the VM has no snapshots.
 func (v VMView) WhySnapshotsBlock() string {
 	if v.Status != nil && v.Status.Snapshots.HasSnapshots() {

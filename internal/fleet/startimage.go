@@ -48,7 +48,7 @@ type StartResult struct {
 	EndedAt  *time.Time `json:"endedAt,omitempty"`
 }
 
-// Busy reports whether a download is queued or running.
+// IsActive reports whether a download is queued or running.
 func (r *StartResult) IsActive() bool {
 	return r != nil && !r.State.Ended()
 }

@@ -66,10 +66,10 @@ type TemplateVM struct {
 	Linked bool   `json:"linked"` // linked clone: a disk is backed by the version's image
 }
 
-// Offered reports whether VMs can be created from the disk's image.
+// Usable reports whether VMs can be created from the disk's image.
 func (d TemplateDisk) Usable() bool { return d.State == CopyReady || d.State == CopyUnverified }
 
-// Unready returns why no VM can be created from the version now; empty: it can.
+// WhyUnusable returns why no VM can be created from the version now; empty: it can.
 func (v TemplateVersion) WhyUnusable() string {
 	if v.DeprecatedAt != nil {
 		return "The version is deprecated and allows no new VMs."
@@ -86,7 +86,7 @@ func (v TemplateVersion) WhyUnusable() string {
 	return ""
 }
 
-// Coming reports whether a host is still writing an image of the version.
+// IsInProgress reports whether a host is still writing an image of the version.
 func (v TemplateVersion) IsInProgress() bool {
 	for _, d := range v.Disks {
 		if d.State == CopyInProgress {
@@ -106,7 +106,7 @@ func (v TemplateVersion) Linked() (names []string, n int) {
 	return names, len(names) + v.OthersLinked
 }
 
-// backedBy returns why the version's images must stay; empty: no disk is backed by them.
+// whyLinkedClones returns why the version's images must stay; empty: no disk is backed by them.
 func (v TemplateVersion) whyLinkedClones() string {
 	names, n := v.Linked()
 	switch {
@@ -246,11 +246,12 @@ func CheckTemplateName(c *Checks, field, name string) {
 	}
 }
 
-// clearedByBare are the fields that Bare clears.
+// identityFields are the fields that Bare clears.
 var identityFields = []string{"iso", "boot.kernel", "boot.initrd", "boot.cmdline", "firstBoot", "hostDevices", "shares"}
 
-// Bare returns the spec without the identity of its VM: power, media, disk volumes and MAC addresses. NIC settings that
-// follow a port group's defaults, and a disabled anti-spoofing, are reset to the defaults of the next VM's creator.
+// WithoutIdentity returns the spec without the identity of its VM: power, media, disk volumes and MAC addresses. NIC
+// settings that follow a port group's defaults, and a disabled anti-spoofing, are reset to the defaults of the next
+// VM's creator.
 func (s VMSpec) WithoutIdentity() VMSpec {
 	s.Power, s.ISO, s.FirstBoot = "", nil, VMFirstBoot{}
 	s.HostDevices, s.Shares, s.Boot.Kernel, s.Boot.Initrd, s.Boot.Cmdline = nil, nil, nil, nil, ""
@@ -279,8 +280,8 @@ func (s VMSpec) WithoutIdentity() VMSpec {
 	return s
 }
 
-// CopiedFromSnapshot reports whether a copy of the VM's disks needs a temporary snapshot: the guest may write to the
-// disks, or they consist of snapshot overlays.
+// NeedsTemporarySnapshot reports whether a copy of the VM's disks needs a temporary snapshot: the guest may write to
+// the disks, or they consist of snapshot overlays.
 func (v VMView) NeedsTemporarySnapshot() bool {
 	on := v.HasGuest() || v.RequestedPower != "" && v.RequestedPower != Stopped
 	return len(v.Spec.Disks) > 0 && (on || v.WhySnapshotsBlock() != "")

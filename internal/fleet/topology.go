@@ -29,7 +29,7 @@ type NetworkTopology struct {
 
 // HostDevices are a host's network devices as reported.
 type HostDevices struct {
-	NICs   []HostNIC
+	NICs    []HostNIC
 	Current bool // current and with the ports of bridges and bonds
 }
 

@@ -7,7 +7,7 @@ import (
 // TransferID identifies the transfer of one file between two hosts.
 type TransferID string
 
-// TransferOrder holds the parameters of one host's side of a transfer.
+// TransferParams holds the parameters of one host's side of a transfer.
 type TransferParams struct {
 	ID        TransferID `json:"id"`
 	Peer      HostID     `json:"peer"`
@@ -17,11 +17,11 @@ type TransferParams struct {
 	Check bool `json:"check,omitempty"`
 }
 
-// MigrateOrder holds the parameters of a cold migration.
+// MigrationParams holds the parameters of a cold migration.
 type MigrationParams struct {
-	To        HostID        `json:"to"`
-	ToName    string        `json:"toName"`
-	RateBytes int64         `json:"rateBytes,omitempty"`
+	To        HostID          `json:"to"`
+	ToName    string          `json:"toName"`
+	RateBytes int64           `json:"rateBytes,omitempty"`
 	Disks     []MigratingDisk `json:"disks"`
 	// Generation is the VM's minimum generation on the target. Disk names contain generations up to it, so later
 	// disks must not reuse them.
@@ -29,7 +29,7 @@ type MigrationParams struct {
 	Stay       []Volref `json:"stay,omitempty"` // disks on shared pools, which the target host uses in place
 }
 
-// LeavingDisk is a disk of a migrating VM, sent by one transfer.
+// MigratingDisk is a disk of a migrating VM, sent by one transfer.
 type MigratingDisk struct {
 	Disk       Volref     `json:"disk"`
 	To         Volref     `json:"to"`
@@ -37,7 +37,7 @@ type MigratingDisk struct {
 	TakesBytes int64      `json:"takesBytes,omitempty"`
 }
 
-// LeavingVM is a VM with a running or queued migration.
+// MigratingVM is a VM with a running or queued migration.
 type MigratingVM struct {
 	MigrationParams
 	Task     TaskID   `json:"task"`

@@ -11,7 +11,7 @@ type UploadID string
 // Limits of an upload's duration: since the last data, and in total.
 const (
 	UploadIdleTimeout = 24 * time.Hour
-	UploadLifetime     = 7 * 24 * time.Hour
+	UploadLifetime    = 7 * 24 * time.Hour
 )
 
 // Upload is a file that a user sends into a pool on a host. Only that host knows how many bytes it has received.
@@ -42,10 +42,10 @@ func (u Upload) Name() string {
 	return name
 }
 
-// Whole reports whether the upload is complete and the volume has its final name.
+// IsComplete reports whether the upload is complete and the volume has its final name.
 func (u Upload) IsComplete() bool { return u.State == JobDone }
 
-// Over returns why the upload cannot be continued; nil: it can.
+// EndedError returns why the upload cannot be continued; nil: it can.
 func (u Upload) EndedError() error {
 	switch {
 	case !u.State.Ended() || u.IsComplete():

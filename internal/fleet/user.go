@@ -4,14 +4,14 @@ import "time"
 
 // User is a person with an account.
 type User struct {
-	ID         UserID             `json:"id"`
-	Name       string             `json:"name"`
-	Role       Role               `json:"role"`
-	Projects   map[ProjectID]Role `json:"projects"`
+	ID                 UserID             `json:"id"`
+	Name               string             `json:"name"`
+	Role               Role               `json:"role"`
+	Projects           map[ProjectID]Role `json:"projects"`
 	MustChangePassword bool               `json:"mustChangePassword"`
-	Disabled   bool               `json:"disabled"`
-	CreatedAt  time.Time          `json:"createdAt"`
-	LastSeenAt *time.Time         `json:"lastSeenAt,omitempty"`
+	Disabled           bool               `json:"disabled"`
+	CreatedAt          time.Time          `json:"createdAt"`
+	LastSeenAt         *time.Time         `json:"lastSeenAt,omitempty"`
 }
 
 // Project groups VMs and the users who may use them.
@@ -41,18 +41,18 @@ type Token struct {
 // Actor is the originator of a request: a user, an agent or the portal. Methods of package control have it as their
 // second argument.
 type Actor struct {
-	UserID     UserID // set for a user
-	HostID     HostID // set for a host's agent
-	System     bool   // set for the portal itself
-	Name       string // name in the audit log
-	Role       Role
-	Projects   map[ProjectID]Role
+	UserID             UserID // set for a user
+	HostID             HostID // set for a host's agent
+	System             bool   // set for the portal itself
+	Name               string // name in the audit log
+	Role               Role
+	Projects           map[ProjectID]Role
 	MustChangePassword bool    // the password must be changed before anything else
-	Session    string  // hash of the session or ID of the API token; console tickets are bound to it
-	Token      TokenID // API token of the request; empty: a browser session
-	KeyHash    string  // for an agent: SHA-256 of the public key in its certificate, 32 bytes
-	Address    string  // remote address, for the audit log and throttling
-	Browser    string  // at sign-in: secret of a browser that signed in before and is therefore not throttled
+	Session            string  // hash of the session or ID of the API token; console tickets are bound to it
+	Token              TokenID // API token of the request; empty: a browser session
+	KeyHash            string  // for an agent: SHA-256 of the public key in its certificate, 32 bytes
+	Address            string  // remote address, for the audit log and throttling
+	Browser            string  // at sign-in: secret of a browser that signed in before and is therefore not throttled
 }
 
 // SystemActor is the portal acting on its own: reconcilers and start-up.

@@ -100,10 +100,10 @@ func CheckDescription(c *Checks, field, text string) {
 
 const invisibleCharacters = "invisible characters, such as those that change the direction of text. Type the text again."
 
-// invisible reports whether the character is invisible in a line of text.
+// isInvisible reports whether the character is invisible in a line of text.
 func isInvisible(r rune) bool { return !unicode.IsGraphic(r) }
 
-// misleading reports whether the character is not allowed in multi-line text: control characters, noncharacters, and
+// isMisleading reports whether the character is not allowed in multi-line text: control characters, noncharacters, and
 // characters that change the text direction.
 func isMisleading(r rune) bool {
 	switch {

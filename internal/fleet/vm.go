@@ -19,9 +19,9 @@ type Meta struct {
 	Description        string            `json:"description"`
 	Generation         int64             `json:"generation"`
 	ObservedGeneration int64             `json:"observedGeneration"`
-	// Ordered: power state requested by the newest unfinished task; empty: no such task
-	RequestedPower   Power     `json:"ordered,omitempty"`
-	CreatedAt time.Time `json:"createdAt"`
+	// RequestedPower: power state requested by the newest unfinished task; empty: no such task
+	RequestedPower Power     `json:"ordered,omitempty"`
+	CreatedAt      time.Time `json:"createdAt"`
 	// DeletedAt is set while a requested deletion is not finished on the host.
 	DeletedAt  *time.Time   `json:"deletedAt,omitempty"`
 	Protection VMProtection `json:"protection,omitzero"`
@@ -237,9 +237,9 @@ type VMStatus struct {
 	MinCPUs int `json:"minCpus,omitempty"`
 	// Modules: memory modules hot-plugged since the guest's start, oldest first
 	Modules []Module `json:"modules,omitempty"`
-	// PendingUnplug: devices whose hot-unplug the guest has not completed; their spec fields are in NextBoot, too
+	// PendingUnplug: devices whose hot-unplug the guest has not completed; their spec fields are in WhenNextBoot, too
 	PendingUnplug []PendingUnplug `json:"pendingUnplug,omitempty"`
-	// NextBoot: spec fields that take effect at the running guest's next start: "cpus", "memoryMiB", …
+	// WhenNextBoot: spec fields that take effect at the running guest's next start: "cpus", "memoryMiB", …
 	NextBoot  []string    `json:"nextBoot,omitempty"`
 	Disks     []DiskState `json:"disks,omitempty"`
 	NICs      []NICState  `json:"nics,omitempty"`
@@ -371,7 +371,7 @@ type VMView struct {
 	// CPUPercent is the CPU load of a running VM in lists; 100 is one core. Nil: not running, or no sample in the
 	// last minute.
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
-	// Barred: why protection keeps the current user from changing the VM; empty: changes are allowed
+	// ChangeRefusal: why protection keeps the current user from changing the VM; empty: changes are allowed
 	ChangeRefusal string `json:"barred,omitempty"`
 }
 

@@ -269,7 +269,8 @@ var optionalFields = []Field[VMSpec]{
 	firstBoot(),
 }
 
-// Parts returns the VM's optional fields: optionalFields and VMLists. An older agent may not support all of them.
+// OptionalFields returns the VM's optional fields: optionalFields and VMLists. An older agent may not support all of
+// them.
 func OptionalFields() []Field[VMSpec] { return allOptionalFields }
 
 var allOptionalFields = func() []Field[VMSpec] {
@@ -280,7 +281,8 @@ var allOptionalFields = func() []Field[VMSpec] {
 	return out
 }()
 
-// PartNames returns the names of all optional fields, including those of disks ("disks.bus") and NICs ("nics.model").
+// OptionalFieldNames returns the names of all optional fields, including those of disks ("disks.bus") and NICs
+// ("nics.model").
 func OptionalFieldNames() []string {
 	var out []string
 	for _, f := range allOptionalFields {
@@ -295,11 +297,12 @@ func OptionalFieldNames() []string {
 	return out
 }
 
-// UsedPart is an optional field with a non-default value, such as "nics.model" at "nics[0].model". Value is set only
+// UsedField is an optional field with a non-default value, such as "nics.model" at "nics[0].model". Value is set only
 // for choices.
 type UsedField struct{ Name, At, Type, Value string }
 
-// Used returns the spec's optional fields with a non-default value, each once; for devices, once per distinct choice.
+// UsedFields returns the spec's optional fields with a non-default value, each once; for devices, once per distinct
+// choice.
 func (s VMSpec) UsedFields() []UsedField {
 	var out []UsedField
 	for _, f := range allOptionalFields {

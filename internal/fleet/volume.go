@@ -12,7 +12,7 @@ var VolumeFormats = []string{"qcow2", "raw"}
 // PartialSuffix is the file name suffix of an incomplete volume.
 const PartialSuffix = ".partial"
 
-// IsOrBecomes reports whether the file name is that of the volume or of its incomplete file.
+// IsVolumeOrPartialFile reports whether the file name is that of the volume or of its incomplete file.
 func (v Volref) IsVolumeOrPartialFile(file string) bool {
 	return file == v.Volume || file == v.Volume+PartialSuffix
 }
@@ -24,7 +24,7 @@ var ownDisk = regexp.MustCompile(`-[0-9a-f]{12}-[0-9]+\.(qcow2|raw)$`)
 // IsOwnDisk reports whether the portal gave the volume its name, as a VM's disk.
 func IsOwnDisk(volume string) bool { return ownDisk.MatchString(volume) }
 
-// VolumeOrder holds the parameters of a volume job; each field names the kinds of jobs that use it.
+// VolumeParams holds the parameters of a volume job; each field names the kinds of jobs that use it.
 type VolumeParams struct {
 	Format    string `json:"format,omitempty"`    // create: volume format
 	SizeBytes int64  `json:"sizeBytes,omitempty"` // create, grow: virtual size in bytes
@@ -52,7 +52,7 @@ type VolumeParams struct {
 	// Transfer is the host's part in a transfer between two hosts: send, which reads Source of SourcePool, or receive.
 	Transfer *TransferParams `json:"transfer,omitempty"`
 	// Member is, for convert, the disk inside an archive that is the source. Empty: the source itself is the disk.
-	Member string       `json:"member,omitempty"`
+	Member string        `json:"member,omitempty"`
 	Export *ExportParams `json:"export,omitempty"` // export: what to export
 	// LeftBy is, for delete, the disk migration that left the volume behind. The task of that job names another volume,
 	// which stays.
@@ -63,7 +63,7 @@ type VolumeParams struct {
 type VolumeInUse struct {
 	Disk      string `json:"disk,omitempty"`      // name of the VM that has the volume as a disk
 	Drive     string `json:"drive,omitempty"`     // name of the VM that has the volume in a drive
-	CreatedVM    string `json:"making,omitempty"`    // name of the VM that is being created from the volume
+	CreatedVM string `json:"making,omitempty"`    // name of the VM that is being created from the volume
 	Published bool   `json:"published,omitempty"` // the volume is a copy of an image of the library
 	Image     string `json:"image,omitempty"`     // name of that image
 }
@@ -300,7 +300,7 @@ func whyPublished(image string) string {
 	return fmt.Sprintf("The volume is a copy of the library image %s. Withdraw it from the library first.", image)
 }
 
-// Refuse returns an error if a host must not run the job on a volume with these users; nil: it may.
+// JobError returns an error if a host must not run the job on a volume with these users; nil: it may.
 func (h VolumeInUse) JobError(kind JobKind) error {
 	act := map[JobKind]Action{VolumeGrow: ActGrow, VolumeWipe: ActWipe, VolumeDelete: ActDelete}[kind]
 	if act == "" {

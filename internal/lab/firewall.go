@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// rule is one line of iptables-save: a rule ("-A CHAIN …") or a chain (":CHAIN …").
+// firewallRule is one line of iptables-save: a rule ("-A CHAIN …") or a chain (":CHAIN …").
 type firewallRule struct {
 	tool  string // iptables, ip6tables or ebtables
 	table string
@@ -70,7 +70,7 @@ func (r firewallRule) target() string {
 	return ""
 }
 
-// remove removes rules and then chains. In each table it removes all or nothing.
+// removeRules removes rules and then chains. In each table it removes all or nothing.
 func removeRules(rules []firewallRule) error {
 	type table struct{ tool, name string }
 	var order []table
@@ -104,8 +104,8 @@ func removeRules(rules []firewallRule) error {
 	return errors.Join(errs...)
 }
 
-// isLibvirts reports whether a chain is one that every libvirtd creates for its first network or network filter, and
-// that none removes.
+// isLibvirtChain reports whether a chain is one that every libvirtd creates for its first network or network filter,
+// and that none removes.
 func isLibvirtChain(chain string) bool {
 	return strings.HasPrefix(chain, "LIBVIRT_") || slices.Contains([]string{"libvirt-in", "libvirt-out", "libvirt-in-post", "libvirt-host-in"}, chain)
 }

@@ -21,7 +21,7 @@ import (
 //go:embed guest
 var guestFiles embed.FS
 
-// recipe is the version of the build; raise it when the build changes but its files do not.
+// recipeVersion is the version of the build; raise it when the build changes but its files do not.
 const recipeVersion = "2"
 
 // guestDiskSize leaves free space behind the boot image, and is a round size to show on pages.
@@ -172,7 +172,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, data, 0o644)
 }
 
-// output runs a program of the machine and returns its output. An error contains the program's error text.
+// runOutput runs a program of the machine and returns its output. An error contains the program's error text.
 func runOutput(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program(name), args...)
 	cmd.Env = environment([]string{"LC_ALL=C"})
@@ -188,7 +188,7 @@ func runOutput(ctx context.Context, name string, args ...string) (string, error)
 	return string(out), nil
 }
 
-// lockFile waits for the lock on the named file. Closing the file releases the lock.
+// lockAppliance waits for the lock on the named file. Closing the file releases the lock.
 func lockFile(ctx context.Context, name string) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -139,7 +139,7 @@ func (s *slot) release(dir string, log *slog.Logger) error {
 
 func (s *slot) path() string { return filepath.Join(slotDir, "host-"+strconv.Itoa(s.number)) }
 
-// running counts the machine's lab hosts, including dead hosts not swept yet.
+// countHosts counts the machine's lab hosts, including dead hosts not swept yet.
 func countHosts() int {
 	files, _ := filepath.Glob(filepath.Join(slotDir, "host-*")) // Glob fails only for a malformed pattern
 	return len(files)

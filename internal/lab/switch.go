@@ -85,8 +85,8 @@ func (s *Switch) Address() string { return fmt.Sprintf("10.213.%d.1", s.number) 
 // Subnet returns the switch's subnet in CIDR notation.
 func (s *Switch) Subnet() string { return fmt.Sprintf("10.213.%d.0/24", s.number) }
 
-// plugIntoSwitch gives the host two devices on the switch: eth0 with an address and the default route, and eth1 without
-// an address.
+// connectToSwitch gives the host two devices on the switch: eth0 with an address and the default route, and eth1
+// without an address.
 func (h *Host) connectToSwitch(ctx context.Context) error {
 	s, pid := h.opts.Switch, strconv.Itoa(h.supervisor.Process.Pid)
 	for i, nic := range []string{"eth0", "eth1"} {

@@ -164,7 +164,7 @@ func (a *agent) work(ctx context.Context, w wire.Work) {
 	a.scheduleReport(ctx, true)
 }
 
-// poke schedules a report soon. Several pokes cause one report.
+// scheduleReport schedules a report soon. Several pokes cause one report.
 func (a *agent) scheduleReport(ctx context.Context, full bool) {
 	a.requestFull(full)
 	a.flagsMu.Lock()
@@ -236,7 +236,7 @@ func (a *agent) consumeFull() (full bool) {
 	return full
 }
 
-// fault counts a failure, unless the run is ending.
+// countFailure counts a failure, unless the run is ending.
 func (a *agent) countFailure(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
 		a.run.fault(what, err)

@@ -24,7 +24,7 @@ func (h *histogram) add(d time.Duration) {
 	h.n[i].Add(1)
 }
 
-// sums holds the buckets of a histogram at one moment.
+// bucketCounts holds the buckets of a histogram at one moment.
 type bucketCounts [buckets]int64
 
 func (h *histogram) now() (t bucketCounts) {
@@ -85,7 +85,7 @@ func (c *counts) page(kind string) *histogram {
 	return h.(*histogram)
 }
 
-// faults counts failures by operation and keeps the first error text of each.
+// failureCounts counts failures by operation and keeps the first error text of each.
 type failureCounts struct {
 	lock  sync.Mutex
 	all   int64

@@ -21,7 +21,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// created lists what a run has created in the portal.
+// createdObjects lists what a run has created in the portal.
 type createdObjects struct {
 	project fleet.ProjectID
 	hosts   []fleet.HostID
@@ -107,7 +107,7 @@ func (r *run) joinHosts(ctx, life context.Context) error {
 	})
 }
 
-// agentsAt returns the URL of the agent listener: the configured one, or the one in the join token's command.
+// agentURL returns the URL of the agent listener: the configured one, or the one in the join token's command.
 func (r *run) agentURL(token fleet.JoinToken) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,7 +205,7 @@ func labelsOf(i int) map[string]string {
 	return map[string]string{"env": []string{"prod", "stage", "test"}[i%3], "tier": fmt.Sprintf("t%d", i%7)}
 }
 
-// adopt serves hosts that have joined before the run.
+// serveJoined serves hosts that have joined before the run.
 func (r *run) serveJoined(ctx, life context.Context) error {
 	began := time.Now()
 	for _, h := range r.o.Joined {

@@ -63,7 +63,7 @@ func (h *host) guestOf(vm fleet.VM) *guest {
 	return g
 }
 
-// do carries out a job and returns its result.
+// runJob carries out a job and returns its result.
 func (h *host) runJob(w wire.Work) wire.Finish {
 	h.mu.Lock()
 	defer h.mu.Unlock()

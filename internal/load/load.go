@@ -147,7 +147,7 @@ func (r *run) progress(format string, args ...any) {
 	fmt.Fprintf(r.o.Out, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// each calls do for the numbers below n, at most atOnce at a time. It stops at the first error and returns it.
+// forEach calls do for the numbers below n, at most atOnce at a time. It stops at the first error and returns it.
 func forEach(ctx context.Context, n, atOnce int, do func(context.Context, int) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

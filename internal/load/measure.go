@@ -29,9 +29,9 @@ type Figures struct {
 	PagesOf     map[string]Timing `json:"pagesOf"`
 	Refreshes   Timing            `json:"refreshes"` // refreshes of the tabs' live parts
 	Follows     Timing            `json:"follows"`   // time from an event to the refreshed part
-	Portal      *ProcessUsage              `json:"portal,omitempty"`
-	Postgres    *ProcessUsage              `json:"postgres,omitempty"`
-	Load        *ProcessUsage              `json:"load,omitempty"` // this program itself
+	Portal      *ProcessUsage     `json:"portal,omitempty"`
+	Postgres    *ProcessUsage     `json:"postgres,omitempty"`
+	Load        *ProcessUsage     `json:"load,omitempty"` // this program itself
 	Errors      int64             `json:"errors"`
 	Faults      map[string]Fault  `json:"faults,omitempty"`
 	Sampled     int               `json:"sampled"` // VMs compared with the API at the end
@@ -84,7 +84,7 @@ func (r *run) snapshot() snapshot {
 	return s
 }
 
-// between returns the figures between two snapshots.
+// figuresBetween returns the figures between two snapshots.
 func (r *run) figuresBetween(a, b snapshot) Figures {
 	over := b.at.Sub(a.at)
 	f := Figures{
@@ -190,7 +190,7 @@ func (r *run) startPeople(ctx, active context.Context) error {
 	return nil
 }
 
-// changes changes VMs at the configured rate.
+// changeVMs changes VMs at the configured rate.
 func (r *run) changeVMs(ctx context.Context) {
 	if r.o.Change <= 0 {
 		return

@@ -46,14 +46,14 @@ func PostgresOf(portal int) int {
 	return 0
 }
 
-// use holds the CPU time and memory that processes have used so far.
+// cpuAndMemory holds the CPU time and memory that processes have used so far.
 type cpuAndMemory struct {
 	known bool
 	cpu   time.Duration
 	bytes int64
 }
 
-// Use is the resource usage of processes: CPU in cores, and memory.
+// ProcessUsage is the resource usage of processes: CPU in cores, and memory.
 type ProcessUsage struct {
 	Cores float64 `json:"cores"`
 	RSS   int64   `json:"rss"` // bytes at the end; memory shared by several processes counts once

@@ -140,7 +140,7 @@ func (t *tab) stream(ctx context.Context, path string) error {
 	}
 }
 
-// poke schedules a refresh of the parts that follow the key: at once, or when their gap is over.
+// scheduleRefresh schedules a refresh of the parts that follow the key: at once, or when their gap is over.
 func (t *tab) scheduleRefresh(key string) {
 	now := time.Now()
 	t.mu.Lock()
@@ -162,7 +162,7 @@ func (t *tab) scheduleRefresh(key string) {
 	}
 }
 
-// next returns the part with the earliest scheduled refresh, and its time.
+// nextRefresh returns the part with the earliest scheduled refresh, and its time.
 func (t *tab) nextRefresh() (first *part, due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

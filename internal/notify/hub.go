@@ -23,7 +23,7 @@ type Hub struct {
 // NewHub returns a hub without a source; Listen feeds it.
 func NewHub() *Hub { return &Hub{name: rand.Text(), subs: map[string]map[*Subscription]struct{}{}} }
 
-// Sub is a subscription to keys. C is buffered for one wake-up; Take returns the keys of all wake-ups.
+// Subscription is a subscription to keys. C is buffered for one wake-up; Take returns the keys of all wake-ups.
 type Subscription struct {
 	C     chan struct{}
 	hub   *Hub
@@ -38,7 +38,9 @@ type Subscription struct {
 const defaultMaxKeys = 256
 
 // Subscribe subscribes to keys; "vm:*" matches all keys that start with "vm:". Close it when done.
-func (h *Hub) Subscribe(keys ...string) *Subscription { return h.SubscribeUpTo(defaultMaxKeys, keys...) }
+func (h *Hub) Subscribe(keys ...string) *Subscription {
+	return h.SubscribeUpTo(defaultMaxKeys, keys...)
+}
 
 // SubscribeUpTo is Subscribe for subscribers that read many rows after a Resync: a Sub stores up to limit keys
 // between two Takes.
@@ -66,7 +68,7 @@ func (s *Subscription) Take() []string {
 	return keys
 }
 
-// Hush mutes keys, in the form given to Subscribe, until Heed. A subscriber mutes keys whose changes it already
+// Mute mutes keys, in the form given to Subscribe, until Heed. A subscriber mutes keys whose changes it already
 // knows. Wake-ups of muted keys are lost, so the subscriber must read their rows after Heed.
 func (s *Subscription) Mute(keys ...string) {
 	s.mu.Lock()
@@ -79,7 +81,7 @@ func (s *Subscription) Mute(keys ...string) {
 	}
 }
 
-// Heed unmutes the keys.
+// Unmute unmutes the keys.
 func (s *Subscription) Unmute(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

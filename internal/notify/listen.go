@@ -57,7 +57,7 @@ func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected 
 // probeAfter is the time without a wake-up after which Listen checks that the server is still the primary.
 const probeAfter = 10 * time.Second
 
-// next waits for one wake-up. It fails if the server hangs or has become a standby.
+// waitForWakeUp waits for one wake-up. It fails if the server hangs or has become a standby.
 func (h *Hub) waitForWakeUp(ctx context.Context, conn *pgx.Conn) error {
 	quiet, cancel := context.WithTimeout(ctx, probeAfter)
 	defer cancel()

@@ -72,7 +72,7 @@ func (n *Notifier) send() {
 	}
 }
 
-// take returns the pending keys. If there are none, the sender must return.
+// takePending returns the pending keys. If there are none, the sender must return.
 func (n *Notifier) takePending() map[string]struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()

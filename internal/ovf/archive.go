@@ -44,7 +44,7 @@ func (a Archive) File(name string) (File, bool) {
 	return File{}, false
 }
 
-// named returns the index of the file with this name, taken literally or as an escaped URI; -1: there is none.
+// fileIndex returns the index of the file with this name, taken literally or as an escaped URI; -1: there is none.
 func fileIndex(files []File, name string) int {
 	name = strings.TrimPrefix(name, "./")
 	i := slices.IndexFunc(files, func(f File) bool { return f.Name == name })
@@ -54,7 +54,7 @@ func fileIndex(files []File, name string) int {
 	return i
 }
 
-// Checks returns the checksum algorithm of the manifest; empty without a manifest.
+// ChecksumAlgorithm returns the checksum algorithm of the manifest; empty without a manifest.
 func (a Archive) ChecksumAlgorithm() string {
 	if len(a.Sums) == 0 {
 		return ""

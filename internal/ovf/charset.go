@@ -11,7 +11,7 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// declared matches the encoding in an XML declaration.
+// declaredEncoding matches the encoding in an XML declaration.
 var declaredEncoding = regexp.MustCompile(`^<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
 
 // charsets are the supported character encodings besides UTF-8.

@@ -25,8 +25,8 @@ type placedDisk struct {
 	unit int // AddressOnParent
 }
 
-// ordered returns the disks in firmware order: by controller address, then by unit. Controllers of different types,
-// and disks without an address, keep the descriptor's order.
+// inFirmwareOrder returns the disks in firmware order: by controller address, then by unit. Controllers of different
+// types, and disks without an address, keep the descriptor's order.
 func inFirmwareOrder(disks []placedDisk) (out []fleet.ApplianceDisk) {
 	var buses []int
 	for _, d := range disks {

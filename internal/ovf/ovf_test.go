@@ -99,7 +99,7 @@ func TestArchiveIsRead(t *testing.T) {
 		Disks: []fleet.ApplianceDisk{
 			{Member: "disk.vmdk", Format: "vmdk", SizeBytes: 16 << 30, FileBytes: 5, Controller: "pvscsi"}, {SizeBytes: 2 << 30, Controller: "ide"},
 		},
-		NICs: []fleet.ApplianceNIC{{Network: "VM Network", Model: "vmxnet3"}},
+		NICs:        []fleet.ApplianceNIC{{Network: "VM Network", Model: "vmxnet3"}},
 		NotImported: []string{"A CD drive with its disc: insert a disc into the VM's drive afterwards."},
 	}
 	if !reflect.DeepEqual(a, want) {

@@ -35,7 +35,7 @@ var droppedDevices = map[int]string{
 	kindCD: "A CD drive with its disc: insert a disc into the VM's drive afterwards.", kindDVD: "A CD drive with its disc: insert a disc into the VM's drive afterwards.",
 }
 
-// ignored are the types of devices that are dropped without a note, because every VM here has its own.
+// ignoredKinds are the types of devices that are dropped without a note, because every VM here has its own.
 var ignoredKinds = []int{kindUSB, kindDisplay}
 
 // parsing is the state of parsing one descriptor. Its methods read the parts of the descriptor into out.
@@ -46,7 +46,7 @@ type parsing struct {
 	configured  string                // the chosen deployment option
 	controllers map[string]controller // by instance ID
 	disks       []placedDisk
-	usedFiles        []string // file references used by disks
+	usedFiles   []string // file references used by disks
 }
 
 // Parse parses a descriptor and returns its machine. Referenced files must be among files.

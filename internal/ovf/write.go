@@ -151,10 +151,10 @@ func paddedSize(n int64) int64 { return (n + 511) / 512 * 512 }
 // Next returns the offsets of the next file's tar header and data.
 func (p Plan) Next() (header, data int64) { return p.next, p.next + 512 }
 
-// Took records the size of the next file in bytes.
+// Advance records the size of the next file in bytes.
 func (p *Plan) Advance(size int64) { p.next += 512 + paddedSize(size) }
 
-// End returns the size of the archive in bytes.
+// Size returns the size of the archive in bytes.
 func (p Plan) Size() int64 { return p.next + 1024 }
 
 // Header returns the tar header of a plain file.

@@ -15,14 +15,14 @@ var namespaces = []string{
 }
 
 type envelope struct {
-	XMLName  xml.Name     `xml:"Envelope"`
-	Files    []reference  `xml:"References>File"`
-	Disks    []disk       `xml:"DiskSection>Disk"`
-	Networks []network    `xml:"NetworkSection>Network"`
-	Options  []option     `xml:"DeploymentOptionSection>Configuration"`
-	Systems  []system     `xml:"VirtualSystem"`
-	Collections  []collection `xml:"VirtualSystemCollection"`
-	Sections []anySection `xml:",any"`
+	XMLName     xml.Name     `xml:"Envelope"`
+	Files       []reference  `xml:"References>File"`
+	Disks       []disk       `xml:"DiskSection>Disk"`
+	Networks    []network    `xml:"NetworkSection>Network"`
+	Options     []option     `xml:"DeploymentOptionSection>Configuration"`
+	Systems     []system     `xml:"VirtualSystem"`
+	Collections []collection `xml:"VirtualSystemCollection"`
+	Sections    []anySection `xml:",any"`
 }
 
 type collection struct {

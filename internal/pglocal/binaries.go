@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// search describes where PostgreSQL's server programs may be, and this operating system.
+// programSearch describes where PostgreSQL's server programs may be, and this operating system.
 type programSearch struct {
 	path      []string // directories, in order of preference
 	patterns  []string // globs of directories, searched after path; the highest version of a pattern comes first

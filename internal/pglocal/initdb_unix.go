@@ -43,7 +43,7 @@ func (c *cluster) initdb(ctx context.Context) error {
 	return nil
 }
 
-// refuseFilled protects a non-empty directory that is no cluster.
+// refuseOtherData protects a non-empty directory that is no cluster.
 func refuseOtherData(data string) error {
 	entries, err := os.ReadDir(data)
 	if err != nil && !os.IsNotExist(err) {

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// errInUse means that child processes of a killed postmaster still hold its shared memory until they exit.
+// errMemoryInUse means that child processes of a killed postmaster still hold its shared memory until they exit.
 var errMemoryInUse = errors.New("the shared memory of the last server is still in use")
 
 // launch starts the postmaster and waits until it accepts connections.

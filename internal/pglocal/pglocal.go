@@ -20,7 +20,7 @@ const (
 
 	startLimit = 2 * time.Minute // crash recovery of a large database included
 	stopLimit  = time.Minute
-	// lockPatience is how long a start waits for the lock of an owner that exits, or of a visitor.
+	// lockWait is how long a start waits for the lock of an owner that exits, or of a visitor.
 	lockWait = 2 * time.Second
 )
 

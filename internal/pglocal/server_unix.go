@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// steady is how long a server must run until its next restart uses the shortest pause again.
+	// steadyAfter is how long a server must run until its next restart uses the shortest pause again.
 	steadyAfter = time.Minute
 	// Shortest and longest pause before a restart.
 	firstPause, longestPause = 100 * time.Millisecond, 10 * time.Second

@@ -68,7 +68,7 @@ func (c *cluster) ensureCluster(ctx context.Context, find programSearch) error {
 	return c.initdb(ctx)
 }
 
-// bringUp adopts the running server of the cluster, or starts one.
+// adoptOrLaunch adopts the running server of the cluster, or starts one.
 func (c *cluster) adoptOrLaunch(ctx context.Context, find programSearch) (*postmaster, error) {
 	run, err := c.adopt(ctx)
 	if err != nil || run != nil {
@@ -84,7 +84,7 @@ func (c *cluster) adoptOrLaunch(ctx context.Context, find programSearch) (*postm
 	return c.launch(ctx)
 }
 
-// ask runs one query on its own connection, with a deadline: a SIGSTOPped server accepts connections but never
+// queryOnce runs one query on its own connection, with a deadline: a SIGSTOPped server accepts connections but never
 // answers.
 func queryOnce(ctx context.Context, socketDir, database string, query func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

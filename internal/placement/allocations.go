@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Unreserved returns a fault if the host has too few unreserved processors for the VM, else nil. Unlike memory,
+// ReservedCPUFault returns a fault if the host has too few unreserved processors for the VM, else nil. Unlike memory,
 // reserved processors cannot be overcommitted.
 func ReservedCPUFault(spec fleet.VMSpec, h Host) *Fault {
 	want, left := spec.ReservedCPU(), 100*int64(h.Processors)-h.ReservedCPU
@@ -18,7 +18,7 @@ func ReservedCPUFault(spec fleet.VMSpec, h Host) *Fault {
 	return &Fault{"spec.cpu.reserved", message, "not enough processors to reserve", false}
 }
 
-// amount formats percent of a processor as a number of processors: "1.5".
+// processorCount formats percent of a processor as a number of processors: "1.5".
 func processorCount(percent int64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%02d", percent/100, percent%100), "0"), ".")
 }
@@ -34,7 +34,7 @@ func processors(percent int64) string {
 // VCPUsPerThread is the largest number of vCPUs for each host thread without overcommit.
 const VCPUsPerThread = 4
 
-// Uncommitted lists the spec's memory and vCPUs that exceed the host's uncommitted memory and vCPUs. With
+// OvercommitFaults lists the spec's memory and vCPUs that exceed the host's uncommitted memory and vCPUs. With
 // h.Overcommit it returns nothing.
 func OvercommitFaults(spec fleet.VMSpec, h Host) (faults []Fault) {
 	if h.Overcommit {
@@ -59,6 +59,6 @@ func OvercommitFaults(spec fleet.VMSpec, h Host) (faults []Fault) {
 
 const noMemory = "not enough memory"
 
-// free is the memory available to new VMs in MiB. 10 % of the host's memory, at most 1 GiB, stay reserved for the
-// host.
+// freeMemoryMiB is the memory available to new VMs in MiB. 10 % of the host's memory, at most 1 GiB, stay reserved for
+// the host.
 func (h Host) freeMemoryMiB() int64 { return h.MemoryMiB - min(h.MemoryMiB/10, 1024) - h.CommittedMiB }

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// medium adds a fault if a volume of an ISO, floppy or kernel is missing or has the wrong format.
+// checkMedium adds a fault if a volume of an ISO, floppy or kernel is missing or has the wrong format.
 func (f *faultCheck) checkMedium(m fleet.Medium) {
 	at := "spec." + m.Field
 	if !f.isPoolReady(m.PoolID, at+".poolId") || m.Kind == fleet.MediumFolder || !f.hasVolume(m.Volref, at+".volume") {
@@ -22,7 +22,7 @@ func (f *faultCheck) checkMedium(m fleet.Medium) {
 	}
 }
 
-// device adds a fault if the host cannot give this device to the VM.
+// checkDevice adds a fault if the host cannot give this device to the VM.
 func (f *faultCheck) checkDevice(d fleet.VMHostDevice, at string) {
 	kind, _ := d.Kind()
 	switch has, ok := f.host.Devices[d.Device]; {

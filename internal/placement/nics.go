@@ -7,7 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NICs is the capacity of a host device for NICs that need it exclusively: a virtual function, or the device itself.
+// NICCapacity is the capacity of a host device for NICs that need it exclusively: a virtual function, or the device
+// itself.
 type NICCapacity struct {
 	Device    string
 	Functions bool // the unit is a virtual function; else the whole device, for one NIC
@@ -17,11 +18,11 @@ type NICCapacity struct {
 	By        []string // names of VMs with an allocation
 }
 
-// taken is the number of unavailable units. Most running guests are among the allocated VMs; Used exceeds Allocated
-// only if unmanaged guests run.
+// unavailable is the number of unavailable units. Most running guests are among the allocated VMs; Used exceeds
+// Allocated only if unmanaged guests run.
 func (c NICCapacity) unavailable() int { return max(c.Used, c.Allocated) }
 
-// exclusiveNICs adds a fault at the first NIC that exceeds the capacity of its device.
+// checkExclusiveNICs adds a fault at the first NIC that exceeds the capacity of its device.
 func (f *faultCheck) checkExclusiveNICs(nics []fleet.NIC) {
 	wanted := map[*NICCapacity]int{}
 	for i, n := range nics {
@@ -68,7 +69,7 @@ func (c NICCapacity) users(own int) string {
 	}
 }
 
-// portGroup adds a fault if the host cannot enforce the limits of the NIC's port group.
+// checkPortGroup adds a fault if the host cannot enforce the limits of the NIC's port group.
 func (f *faultCheck) checkPortGroup(i int, n fleet.NIC) {
 	if why, lacks := f.host.Unsupported[fleet.NICLimitIn]; lacks && f.host.BandwidthLimited[i] {
 		f.add(fmt.Sprintf("spec.nics[%d].portGroup", i), "no support for the limits of port group "+n.PortGroup,

@@ -14,51 +14,51 @@ import (
 
 // Host is a host's state for placement.
 type Host struct {
-	ID            fleet.HostID
-	Name          string
-	Phase         fleet.HostPhase
-	Error         string // why the host's hypervisor does not answer
-	MemoryMiB     int64
-	CommittedMiB  int64 // of all VMs on the host, running or not
-	CommittedCPUs int64 // vCPUs of all VMs on the host, running or not
-	Processors    int   // threads for vCPUs
-	ReservedCPU   int64 // for all VMs on the host, running or not; percent of one processor
-	Taints        []string
-	Firmwares     []fleet.Firmware
-	HugePages     []fleet.HugePages
-	AgentFields         []string          // VM features that the host's agent supports
-	Unsupported         map[string]string // unsupported features, with the reason as a sentence
-	Devices       map[string]Device // devices of the spec that the host has
-	LacksCPUModel       bool              // the host does not support the spec's CPU model
-	Networks      []string          // active networks and bridges: "libvirt:<name>", "bridge:<device>"
-	Pools         map[fleet.PoolID]Pool
-	Volumes       map[fleet.Volref]fleet.Volume // volumes of the spec that exist on the host
-	SharedElsewhere         map[fleet.Volref]string       // shared volumes of local pools, with the other host's VM that uses the volume
-	Images        map[int]Image                 // library images of the spec's disks, by disk index
+	ID              fleet.HostID
+	Name            string
+	Phase           fleet.HostPhase
+	Error           string // why the host's hypervisor does not answer
+	MemoryMiB       int64
+	CommittedMiB    int64 // of all VMs on the host, running or not
+	CommittedCPUs   int64 // vCPUs of all VMs on the host, running or not
+	Processors      int   // threads for vCPUs
+	ReservedCPU     int64 // for all VMs on the host, running or not; percent of one processor
+	Taints          []string
+	Firmwares       []fleet.Firmware
+	HugePages       []fleet.HugePages
+	AgentFields     []string          // VM features that the host's agent supports
+	Unsupported     map[string]string // unsupported features, with the reason as a sentence
+	Devices         map[string]Device // devices of the spec that the host has
+	LacksCPUModel   bool              // the host does not support the spec's CPU model
+	Networks        []string          // active networks and bridges: "libvirt:<name>", "bridge:<device>"
+	Pools           map[fleet.PoolID]Pool
+	Volumes         map[fleet.Volref]fleet.Volume // volumes of the spec that exist on the host
+	SharedElsewhere map[fleet.Volref]string       // shared volumes of local pools, with the other host's VM that uses the volume
+	Images          map[int]Image                 // library images of the spec's disks, by disk index
 	// Networks whose NICs need an exclusive device; networks on one device share the value.
-	NICs       map[fleet.NetworkID]*NICCapacity
-	BandwidthLimited    map[int]bool // NICs of the spec, by index, whose port group limits bandwidth
-	Overcommit bool         // pools, memory and processors may be overcommitted
-	Labels     map[string]string
-	Rules      *HostRules // the host's relation to the VM's placement rules; nil: rules are not checked
+	NICs             map[fleet.NetworkID]*NICCapacity
+	BandwidthLimited map[int]bool // NICs of the spec, by index, whose port group limits bandwidth
+	Overcommit       bool         // pools, memory and processors may be overcommitted
+	Labels           map[string]string
+	Rules            *HostRules // the host's relation to the VM's placement rules; nil: rules are not checked
 }
 
 // Device is a host device for passthrough.
 type Device struct {
-	VM    string // the VM that has the device; empty: none
+	VM           string // the VM that has the device; empty: none
 	NoIOMMUGroup bool   // the device cannot be passed through: no IOMMU group
 
 	VMs, Max int    // for a shareable device: the number of VMs that have one, and the limit
-	HostUse     string // the host's own use, as the end of "the disk is …"; empty: none
+	HostUse  string // the host's own use, as the end of "the disk is …"; empty: none
 }
 
 // Image is a version of a library image and its availability on a host.
 type Image struct {
 	Name          string
 	CapacityBytes int64
-	Unusable           string // why the host cannot use the image, as a sentence; empty: it can
+	Unusable      string // why the host cannot use the image, as a sentence; empty: it can
 	Plain         string // Why without the host's name
-	NeedsCopy         bool   // the image must be copied to the host first
+	NeedsCopy     bool   // the image must be copied to the host first
 }
 
 // Pool is a pool on one host.
@@ -90,8 +90,8 @@ type Fault struct {
 	Field   string
 	Message string // names the host, and includes the host's error text
 	// A phrase without host name and error text, equal for all hosts with the same fault: "no UEFI firmware".
-	Plain string
-	Overcommittable  bool // a pool or the host is too small; Host.Overcommit permits the VM anyway
+	Plain           string
+	Overcommittable bool // a pool or the host is too small; Host.Overcommit permits the VM anyway
 }
 
 // Place chooses among the fitting hosts. It prefers the fewest broken preferred rules, then a host that needs no
@@ -112,7 +112,7 @@ func Place(spec fleet.VMSpec, hosts []Host) Choice {
 	return c
 }
 
-// later is 1 if an image must be copied to the host first.
+// copiesNeeded is 1 if an image must be copied to the host first.
 func (h Host) copiesNeeded() int {
 	for _, image := range h.Images {
 		if image.NeedsCopy {
@@ -170,7 +170,7 @@ func firstFault(spec fleet.VMSpec, h Host) *Fault {
 	return ReservedCPUFault(spec, h)
 }
 
-// Fit lists the VM's faults on this host, each at the VM's field that causes it. It does not check committed memory
+// Faults lists the VM's faults on this host, each at the VM's field that causes it. It does not check committed memory
 // and processors: call Uncommitted too.
 func Faults(spec fleet.VMSpec, h Host) []Fault {
 	f := faultCheck{host: h}
@@ -209,7 +209,7 @@ func Faults(spec fleet.VMSpec, h Host) []Fault {
 	return f.faults
 }
 
-// FitDisks lists the faults of these disks on this host.
+// DiskFaults lists the faults of these disks on this host.
 func DiskFaults(disks []fleet.Disk, h Host) []Fault {
 	f := faultCheck{host: h}
 	if f.checkHostOnline(); len(f.faults) > 0 {
@@ -222,7 +222,7 @@ func DiskFaults(disks []fleet.Disk, h Host) []Fault {
 	return f.faults
 }
 
-// FitParts lists the VM features in the spec that this host does not support.
+// FieldFaults lists the VM features in the spec that this host does not support.
 func FieldFaults(spec fleet.VMSpec, h Host) []Fault {
 	f := faultCheck{host: h}
 	f.checkFields(spec)
@@ -253,7 +253,7 @@ func (f *faultCheck) checkFields(spec fleet.VMSpec) {
 	}
 }
 
-// hugePages adds a fault if the host has fewer huge pages than the VM's memory needs. Free pages are not checked:
+// checkHugePages adds a fault if the host has fewer huge pages than the VM's memory needs. Free pages are not checked:
 // they change with running guests.
 func (f *faultCheck) checkHugePages(spec fleet.VMSpec) {
 	size := int64(spec.Memory.HugePageKiB)
@@ -304,7 +304,7 @@ func (f *faultCheck) checkDisk(d fleet.Disk, at string) {
 	}
 }
 
-// existing adds a fault if an existing volume cannot be this disk.
+// checkExistingVolume adds a fault if an existing volume cannot be this disk.
 func (f *faultCheck) checkExistingVolume(d fleet.Disk, at string) {
 	switch v := f.host.Volumes[d.Ref()]; {
 	case d.Shareable && !v.IsShareable():
@@ -317,7 +317,7 @@ func (f *faultCheck) checkExistingVolume(d fleet.Disk, at string) {
 	}
 }
 
-// image adds a fault if the host cannot create the disk from a library image.
+// checkImage adds a fault if the host cannot create the disk from a library image.
 func (f *faultCheck) checkImage(i int, d fleet.Disk, at string) {
 	image, listed := f.host.Images[i]
 	switch {
@@ -329,7 +329,7 @@ func (f *faultCheck) checkImage(i int, d fleet.Disk, at string) {
 	}
 }
 
-// room adds a fault at the first new disk of each pool that could not hold all volumes at their full size.
+// checkSpace adds a fault at the first new disk of each pool that could not hold all volumes at their full size.
 func (f *faultCheck) checkSpace(disks []fleet.Disk) {
 	wanted := map[fleet.PoolID]int64{}
 	for i, d := range disks {
@@ -353,7 +353,7 @@ func (f *faultCheck) checkSpace(disks []fleet.Disk) {
 	}
 }
 
-// pool reports whether the pool is ready on the host. If not, it adds a fault with the host's error text.
+// isPoolReady reports whether the pool is ready on the host. If not, it adds a fault with the host's error text.
 func (f *faultCheck) isPoolReady(id fleet.PoolID, field string) bool {
 	p, ok := f.host.Pools[id]
 	state := strings.ToLower(p.State.Word())

@@ -7,22 +7,22 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Ruling is the state of one host for checking a VM's placement rules.
+// HostRules is the state of one host for checking a VM's placement rules.
 type HostRules struct {
-	Labels  map[string]string // of the host
-	Taints  []string          // of the host
-	Matches   []RuleMatches           // for each rule of the VM, in order
+	Labels     map[string]string // of the host
+	Taints     []string          // of the host
+	Matches    []RuleMatches     // for each rule of the VM, in order
 	ExcludedBy []string          // names of VMs on the host whose rules exclude the VM to place
-	VM    fleet.Meta        // name and labels of the VM to place
+	VM         fleet.Meta        // name and labels of the VM to place
 }
 
-// Mates counts the other VMs that match a rule.
+// RuleMatches counts the other VMs that match a rule.
 type RuleMatches struct {
 	OnHost, InFleet int    // on this host, and on all hosts
-	Name      string // one of the VMs here
+	Name            string // one of the VMs here
 }
 
-// breaks returns how the host breaks rule i: a sentence, and a phrase without the host's name. Both are empty if the
+// ruleBreak returns how the host breaks rule i: a sentence, and a phrase without the host's name. Both are empty if the
 // host satisfies the rule.
 func (h Host) ruleBreak(i int, r fleet.PlacementRule) (why, plain string) {
 	if h.Rules == nil {
@@ -50,7 +50,7 @@ func (h Host) ruleBreak(i int, r fleet.PlacementRule) (why, plain string) {
 	return "", ""
 }
 
-// rules adds faults for taints that the VM does not tolerate and for required rules that the host breaks.
+// checkRules adds faults for taints that the VM does not tolerate and for required rules that the host breaks.
 func (f *faultCheck) checkRules(spec fleet.VMSpec) {
 	if f.host.Rules == nil {
 		return
@@ -72,7 +72,7 @@ func (f *faultCheck) checkRules(spec fleet.VMSpec) {
 	}
 }
 
-// Strains returns the preferred rules that the host breaks, as text.
+// BrokenPreferences returns the preferred rules that the host breaks, as text.
 func (h Host) BrokenPreferences(all []fleet.PlacementRule) (out []string) {
 	for i, r := range all {
 		if why, _ := h.ruleBreak(i, r); why != "" && r.Preferred {
@@ -82,8 +82,8 @@ func (h Host) BrokenPreferences(all []fleet.PlacementRule) (out []string) {
 	return out
 }
 
-// Broken returns the indexes of the required rules that the VM's host breaks. An affinity rule is not broken when
-// none of the VMs that it names exists.
+// BrokenRequired returns the indexes of the required rules that the VM's host breaks. An affinity rule is not broken
+// when none of the VMs that it names exists.
 func BrokenRequired(all []fleet.PlacementRule, h Host) []int {
 	out := []int{}
 	for i, r := range all {

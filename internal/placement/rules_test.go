@@ -26,7 +26,9 @@ func TestRulesRefuseAndPrefer(t *testing.T) {
 	off := on
 	off.Apart = true
 	racks := fleet.PlacementRule{Of: fleet.RuleHostLabels, Name: "rack=4, ssd"}
-	one := func(name string) placement.RuleMatches { return placement.RuleMatches{OnHost: 1, InFleet: 2, Name: name} }
+	one := func(name string) placement.RuleMatches {
+		return placement.RuleMatches{OnHost: 1, InFleet: 2, Name: name}
+	}
 	shunned := func(h placement.Host, by ...string) placement.Host { h.Rules.ExcludedBy = by; return h }
 	for name, c := range map[string]struct {
 		rules   []fleet.PlacementRule

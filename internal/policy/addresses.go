@@ -86,7 +86,7 @@ func (b *addressMerge) addReservations() {
 	slices.SortFunc(b.out.Reservations, func(x, y fleet.ReservedAddress) int { return compareIPs(x.IP, y.IP) })
 }
 
-// inUse merges addresses of NICs and leases: one entry for each host, address and MAC.
+// addInUse merges addresses of NICs and leases: one entry for each host, address and MAC.
 func (b *addressMerge) addInUse(leases []AddressLease) {
 	type key struct {
 		host    fleet.HostID
@@ -197,7 +197,7 @@ func (b *addressMerge) addConflicts(holders []MACHolder) {
 	b.addMACConflicts(holders)
 }
 
-// macs adds a conflict for each NIC whose MAC address another machine has.
+// addMACConflicts adds a conflict for each NIC whose MAC address another machine has.
 func (b *addressMerge) addMACConflicts(holders []MACHolder) {
 	by := map[string][]MACHolder{}
 	for _, h := range holders {
@@ -227,7 +227,7 @@ func (b *addressMerge) isInUseBy(host fleet.HostID, mac, ip string) bool {
 // maxSearched is the largest number of addresses tried by next.
 const maxSearched = 1 << 16
 
-// next returns the first free IPv4 address, preferably outside the DHCP ranges.
+// nextFreeIPv4 returns the first free IPv4 address, preferably outside the DHCP ranges.
 func (b *addressMerge) nextFreeIPv4() string {
 	prefix := b.spec.IPv4.Prefix()
 	if !prefix.IsValid() {
@@ -283,7 +283,7 @@ func containsIP(r fleet.AddressRange, ip string) bool {
 	return err == nil && err2 == nil && err3 == nil && a.BitLen() == from.BitLen() && !a.Less(from) && !to.Less(a)
 }
 
-// sizeOf returns the number of addresses in the range, at most MaxInt64.
+// rangeSize returns the number of addresses in the range, at most MaxInt64.
 func rangeSize(r fleet.AddressRange) int64 {
 	from, err := netip.ParseAddr(r.Start)
 	to, err2 := netip.ParseAddr(r.End)

@@ -24,7 +24,7 @@ var permissions = map[string]map[fleet.Action]Permission{
 	"user":    {fleet.ActEdit: Manage, fleet.ActPassword: Manage, fleet.ActDelete: Manage},
 }
 
-// Takes returns the permission that an action on a resource type requires.
+// RequiredPermission returns the permission that an action on a resource type requires.
 func RequiredPermission(kind string, a fleet.Action) Permission {
 	if r, ok := permissions[kind][a]; ok {
 		return r
@@ -38,8 +38,8 @@ func RequiredPermission(kind string, a fleet.Action) Permission {
 	return Manage
 }
 
-// ToCancel returns the permission that cancelling the task requires: that of the task's kind, or InfraChange for a
-// task without a project. For a task with steps in many projects the caller checks each project.
+// CancelPermission returns the permission that cancelling the task requires: that of the task's kind, or InfraChange
+// for a task without a project. For a task with steps in many projects the caller checks each project.
 func CancelPermission(t fleet.Task) Permission {
 	if t.ProjectID == "" && t.Steps == nil {
 		return InfraChange
@@ -47,8 +47,8 @@ func CancelPermission(t fleet.Task) Permission {
 	return t.Kind.Info().Permission
 }
 
-// Offer disallows the actions for which the actor lacks the permission; a missing permission replaces any other
-// reason. project is a VM's project, and empty for other resource types.
+// RestrictActions disallows the actions for which the actor lacks the permission; a missing permission replaces any
+// other reason. project is a VM's project, and empty for other resource types.
 func RestrictActions(a fleet.Actor, kind string, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
 	out := make([]fleet.ActionState, len(states))
 	for i, s := range states {
@@ -60,7 +60,7 @@ func RestrictActions(a fleet.Actor, kind string, project fleet.ProjectID, states
 	return out
 }
 
-// OfferImage is Offer for a library image. Members of the image's project may also delete the image.
+// RestrictImageActions is Offer for a library image. Members of the image's project may also delete the image.
 func RestrictImageActions(a fleet.Actor, v fleet.ImageView) []fleet.ActionState {
 	all := v.Actions()
 	out := RestrictActions(a, "image", "", all)
@@ -72,8 +72,8 @@ func RestrictImageActions(a fleet.Actor, v fleet.ImageView) []fleet.ActionState 
 	return out
 }
 
-// OfferTemplate is Offer for a template or a template version. project is empty if the actor may not see the project.
-// A permitted actor may create VMs from the template in any project.
+// RestrictTemplateActions is Offer for a template or a template version. project is empty if the actor may not see the
+// project. A permitted actor may create VMs from the template in any project.
 func RestrictTemplateActions(a fleet.Actor, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
 	out := RestrictActions(a, "template", project, states)
 	for i, s := range states {

@@ -20,7 +20,7 @@ const (
 
 // Permissions outside those tables.
 const (
-	OwnAccount      Permission = "manage one's own account" // every signed-in user, even before a required password change
+	OwnAccount Permission = "manage one's own account" // every signed-in user, even before a required password change
 	ActAsAgent Permission = "act as a host's agent"    // agents
 )
 

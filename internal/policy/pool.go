@@ -24,11 +24,11 @@ type PoolGroup struct {
 
 // PoolKey is a host's report of a pool, reduced to what determines health.
 type PoolKey struct {
-	State       fleet.PoolState // as returned by fleet.PoolHost.StateAt
-	UsedPercent int             // as returned by fleet.Room
-	VMsPaused     bool            // a VM there is paused for lack of storage
-	StoppedOutside    bool            // the pool was stopped on the host outside Quantix
-	Faulty      bool            // active with an error
+	State          fleet.PoolState // as returned by fleet.PoolHost.StateAt
+	UsedPercent    int             // as returned by fleet.Room
+	VMsPaused      bool            // a VM there is paused for lack of storage
+	StoppedOutside bool            // the pool was stopped on the host outside Quantix
+	Faulty         bool            // active with an error
 }
 
 // PoolKeyOf returns the group key of a host status.
@@ -83,7 +83,8 @@ func (k PoolKey) Notable() bool {
 // Degraded reports whether the pool is active with an error.
 func (k PoolKey) Degraded() bool { return k.State == fleet.PoolActive && k.Faulty }
 
-// judge returns the severity and a notice. starved is the number of paused VMs, errText the host's error text.
+// severityAndNotice returns the severity and a notice. starved is the number of paused VMs, errText the host's error
+// text.
 func (k PoolKey) severityAndNotice(starved int, errText string) (fleet.Severity, string) {
 	switch {
 	case k.State == fleet.PoolInactive && k.StoppedOutside:

@@ -22,14 +22,14 @@ const (
 // counting maintains the counters. It counts the resources named by wake-ups. After lost wake-ups, and once an hour
 // as a check, it counts everything. Each portal does this independently from the same rows.
 type counting struct {
-	control *control.Control
-	log     *slog.Logger
-	sub     *notify.Subscription
-	countAll     bool      // wake-ups may have been lost
+	control       *control.Control
+	log           *slog.Logger
+	sub           *notify.Subscription
+	countAll      bool      // wake-ups may have been lost
 	lastFullCount time.Time // time of the last full count
-	vms     map[fleet.VMID]struct{}
-	hosts   map[fleet.HostID]struct{}
-	suspect map[fleet.VMID]struct{} // VMs with a wrong count whose wake-up may only be late
+	vms           map[fleet.VMID]struct{}
+	hosts         map[fleet.HostID]struct{}
+	suspect       map[fleet.VMID]struct{} // VMs with a wrong count whose wake-up may only be late
 }
 
 func newCounting(c *control.Control, hub *notify.Hub, log *slog.Logger) *counting {

@@ -18,10 +18,10 @@ import (
 
 // pass is one reconciler, its period, and the wake-ups that run it at once.
 type pass struct {
-	name   string
-	period time.Duration
-	wakeKeys     []string
-	run    func(ctx context.Context, a fleet.Actor) error
+	name     string
+	period   time.Duration
+	wakeKeys []string
+	run      func(ctx context.Context, a fleet.Actor) error
 }
 
 // Run runs all passes until ctx ends. A failed pass is logged and runs again at its next time.
@@ -71,7 +71,7 @@ func rateLimited(interval time.Duration, run func(context.Context, fleet.Actor) 
 	}
 }
 
-// labels runs mostly on wake-ups; the period retries failed assignments.
+// labelPass runs mostly on wake-ups; the period retries failed assignments.
 func labelPass(c *control.Control) pass {
 	return pass{"assign by label", time.Minute, []string{"labels"}, c.AssignLabelled}
 }

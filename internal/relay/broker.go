@@ -16,8 +16,8 @@ import (
 
 // Errors of a relay whose two sides were not connected.
 var (
-	ErrNoPeer   = errors.New("the other side did not connect in time")
-	ErrTaken   = errors.New("this side of the relay is taken")
+	ErrNoPeer      = errors.New("the other side did not connect in time")
+	ErrTaken       = errors.New("this side of the relay is taken")
 	ErrOtherTicket = errors.New("the other side has another ticket")
 )
 
@@ -27,21 +27,21 @@ type Reason string
 
 func (r Reason) Error() string { return string(r) }
 
-// Use configures the relays of one kind: timeouts, and texts for people. The arrays are indexed by Side.
+// KindConfig configures the relays of one kind: timeouts, and texts for people. The arrays are indexed by Side.
 type KindConfig struct {
-	Kind        Kind
-	Wait        [2]time.Duration // longest wait for the other side
-	NoPeer        [2]string        // to a side whose peer never connected
-	Disconnected        [2]string        // about a side that disconnected without a close frame
-	Unreachable [2]string        // about a side that no longer answers pings
-	Taken       string           // to a second connection of an occupied side
-	NotBinary       string           // after a message that is not binary
+	Kind         Kind
+	Wait         [2]time.Duration // longest wait for the other side
+	NoPeer       [2]string        // to a side whose peer never connected
+	Disconnected [2]string        // about a side that disconnected without a close frame
+	Unreachable  [2]string        // about a side that no longer answers pings
+	Taken        string           // to a second connection of an occupied side
+	NotBinary    string           // after a message that is not binary
 	Limit        func(bytes int)  // blocks until the rate limit allows these bytes; nil: no limit
 }
 
 // Broker connects the two sides of relays. Each portal has one broker, in memory. It is safe for concurrent use.
 type Broker struct {
-	configs    map[Kind]*KindConfig
+	configs map[Kind]*KindConfig
 	mu      sync.Mutex
 	waiting map[fleet.PairID]*waiter
 	open    map[Kind]int

@@ -22,13 +22,13 @@ import (
 
 // use is a relay configuration with different texts for each side.
 var use = KindConfig{
-	Kind:        Console,
-	Wait:        [2]time.Duration{15 * time.Second, 30 * time.Second},
-	NoPeer:        [2]string{"Nobody answered.", "Nobody asked."},
-	Disconnected:        [2]string{"The asker left.", "The answerer left."},
-	Unreachable: [2]string{"The asker is silent.", "The answerer is silent."},
-	Taken:       "Taken.",
-	NotBinary:       "Binary only.",
+	Kind:         Console,
+	Wait:         [2]time.Duration{15 * time.Second, 30 * time.Second},
+	NoPeer:       [2]string{"Nobody answered.", "Nobody asked."},
+	Disconnected: [2]string{"The asker left.", "The answerer left."},
+	Unreachable:  [2]string{"The asker is silent.", "The answerer is silent."},
+	Taken:        "Taken.",
+	NotBinary:    "Binary only.",
 }
 
 // parties are the two parties of every relay in these tests.

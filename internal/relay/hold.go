@@ -34,5 +34,7 @@ func (b *Broker) leave(p *session) {
 	b.mu.Unlock()
 }
 
-// held reports whether one of the sides is the portal's own, from Hold.
-func (p *session) hasPortalSide() bool { return p.peers[Asker].ws == nil || p.peers[Answerer].ws == nil }
+// hasPortalSide reports whether one of the sides is the portal's own, from Hold.
+func (p *session) hasPortalSide() bool {
+	return p.peers[Asker].ws == nil || p.peers[Answerer].ws == nil
+}

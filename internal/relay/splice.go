@@ -27,7 +27,7 @@ var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 // session is a relay with both sides connected. Each side's goroutine copies from that side to the other, so a session
 // has two goroutines and one timer.
 type session struct {
-	config     *KindConfig
+	config  *KindConfig
 	peers   [2]peer
 	pings   *time.Timer
 	once    sync.Once
@@ -91,8 +91,8 @@ func (p *session) run(s Side) {
 	}
 }
 
-// carry forwards a message in chunks, each as a separate message. A relay is a byte stream, so no side has to wait for
-// the end of a large message.
+// forwardMessage forwards a message in chunks, each as a separate message. A relay is a byte stream, so no side has to
+// wait for the end of a large message.
 func forwardMessage(to *websocket.Conn, message io.Reader, pace func(int)) (read, sent error) {
 	chunk := chunks.Get().(*[chunkSize]byte)
 	defer chunks.Put(chunk)
@@ -177,7 +177,7 @@ func (p *session) reasonOf(err error, s Side) (int, string) {
 	return websocket.CloseGoingAway, p.config.Disconnected[s]
 }
 
-// sayClose sends a close frame, also to a side that may have disconnected. A close frame has room for 123 bytes of
+// sendClose sends a close frame, also to a side that may have disconnected. A close frame has room for 123 bytes of
 // text; longer text is cut.
 func sendClose(ws *websocket.Conn, code int, text string) {
 	for len(text) > 123 {

@@ -68,7 +68,7 @@ func (e End) Side() Side { return e.side }
 // Kind returns what the relay carries.
 func (e End) Kind() Kind { return e.ticket.Kind }
 
-// fits returns nil if the two ends may be connected, else the reason.
+// checkMatch returns nil if the two ends may be connected, else the reason.
 func (e End) checkMatch(other End) error {
 	switch {
 	case *e.ticket != *other.ticket:

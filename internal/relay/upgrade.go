@@ -13,8 +13,8 @@ const ReadLimit = 1 << 20
 // Protocol is the websocket subprotocol of both sides: binary messages that form one byte stream.
 const Protocol = "binary"
 
-// headers are write buffers. They are in use only during a write, for a frame's header and first bytes; the rest of a
-// chunk is sent from the chunk's own buffer.
+// writeBuffers are write buffers. They are in use only during a write, for a frame's header and first bytes; the rest
+// of a chunk is sent from the chunk's own buffer.
 var writeBuffers sync.Pool
 
 // The read buffer is the 4 KiB of net/http. The rest of a large message is read directly into a chunk, which costs less

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Order is a task with one job.
+// TaskWithJob is a task with one job.
 type TaskWithJob struct {
 	ID      fleet.TaskID // also the job's ID; empty: a new one
 	Host    fleet.HostID

@@ -6,10 +6,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// usualOrder is the firmware's boot order for a VM whose devices have no boot order.
+// defaultOrder is the firmware's boot order for a VM whose devices have no boot order.
 var defaultOrder = []string{"hd", "cdrom", "network"}
 
-// settleBoot numbers the first device of each kind if the definition orders the kinds differently from usualOrder.
+// resolveBootOrder numbers the first device of each kind if the definition orders the kinds differently from
+// defaultOrder.
 func (r *reading) resolveBootOrder() {
 	numbered := slices.ContainsFunc(r.Disks, func(d Disk) bool { return d.As.BootOrder > 0 }) ||
 		slices.ContainsFunc(r.Spec.NICs, func(n fleet.NIC) bool { return n.BootOrder > 0 })

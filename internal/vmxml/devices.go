@@ -198,7 +198,7 @@ func readPort(r *reading, e *element) error {
 	return nil
 }
 
-// offered reports whether value is one of the options.
+// isOption reports whether value is one of the options.
 func isOption(options []fleet.Option, value string) bool {
 	return slices.ContainsFunc(options, func(o fleet.Option) bool { return value != "" && o.Value == value })
 }

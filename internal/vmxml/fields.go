@@ -56,7 +56,7 @@ type part struct {
 	why  string
 }
 
-// each handles the child elements of in by the table.
+// readChildren handles the child elements of in by the table.
 func (r *reading) readChildren(in *element, table map[string]part) error {
 	seen := map[string]bool{}
 	for _, e := range in.children {
@@ -126,8 +126,8 @@ func (r *reading) mib(e *element) (int, error) {
 	return int(n >> 10), nil
 }
 
-// set stores a value in the named field. If the field refuses the value, the field stays unchanged and the note has the
-// field's reason.
+// setValue stores a value in the named field. If the field refuses the value, the field stays unchanged and the note
+// has the field's reason.
 func setValue[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name string, value any) {
 	i := slices.IndexFunc(fields, func(f fleet.Field[S]) bool { return f.Name == name })
 	f, was := fields[i], *to
@@ -147,12 +147,12 @@ func setValue[S any](r *reading, e *element, fields []fleet.Field[S], to *S, nam
 	r.note(e, Left, strings.TrimSpace(fmt.Sprintf("%s%s %q is not available for a VM here. %s", strings.ToUpper(f.Type[:1]), shorten(f.Type[1:]), shown, why)))
 }
 
-// part sets a field of the spec.
+// setField sets a field of the spec.
 func (r *reading) setField(e *element, name string, value any) {
 	setValue(r, e, fleet.OptionalFields(), &r.Spec, name, value)
 }
 
-// numberPart sets a numeric field of the spec. A text that is not a number is an error. Zero keeps the default.
+// setNumberField sets a numeric field of the spec. A text that is not a number is an error. Zero keeps the default.
 func (r *reading) setNumberField(e *element, name, text string) error {
 	return setNumber(r, e, fleet.OptionalFields(), &r.Spec, name, text, 1)
 }
@@ -169,7 +169,8 @@ func setNumber[S any](r *reading, e *element, fields []fleet.Field[S], to *S, na
 	return nil
 }
 
-// others adds a note if the element has attributes other than known. of describes the element: "NIC driver".
+// noteOtherAttributes adds a note if the element has attributes other than known. of describes the element: "NIC
+// driver".
 func (r *reading) noteOtherAttributes(e *element, of string, known ...string) {
 	var more []string
 	for name := range e.attrs {
@@ -182,7 +183,7 @@ func (r *reading) noteOtherAttributes(e *element, of string, known ...string) {
 	}
 }
 
-// settle decides settings that depend on several elements.
+// resolve decides settings that depend on several elements.
 func (r *reading) resolve(root *element) {
 	pc := r.Spec.Boot.Machine == fleet.MachinePC
 	for i := range r.Disks {

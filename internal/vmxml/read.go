@@ -58,7 +58,7 @@ type Note struct {
 	Text string // a sentence without secrets
 }
 
-// Beyond reports whether any line reaches outside the VM.
+// ReachesHost reports whether any line reaches outside the VM.
 func (r Result) ReachesHost() bool {
 	return slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Kind == Refused })
 }
@@ -69,7 +69,7 @@ type element struct {
 	name, at string // at: path from the domain's child elements
 	attrs    map[string]string
 	text     string
-	children       []*element
+	children []*element
 	foreign  bool // the element has another XML namespace than libvirt's
 }
 
@@ -202,7 +202,7 @@ func parserMessage(err error) string {
 	return shorten(err.Error())
 }
 
-// cut shortens a text for an error message.
+// shorten shortens a text for an error message.
 func shorten(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if r := []rune(text); len(r) > 80 {

@@ -24,7 +24,7 @@ func StatusOf(err error) int {
 	return 0
 }
 
-// maxProblem is the largest error body that is read, in bytes.
+// maxErrorBody is the largest error body that is read, in bytes.
 const maxErrorBody = 64 << 10
 
 func errorOf(status int, text io.Reader) error {

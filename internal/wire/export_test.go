@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Patience sets the timeout of a claim.
+// SetClaimTimeout sets the timeout of a claim.
 func (c *Client) SetClaimTimeout(d time.Duration) { c.claimLimit = d }
 
-// Late sets how long queued results wait for a result call in progress.
+// SetResultDelay sets how long queued results wait for a result call in progress.
 func (c *Client) SetResultDelay(d time.Duration) { c.results.maxDelay = d }
 
 // Wrap wraps each connection that the client dials.
@@ -27,7 +27,7 @@ func (c *Client) Wrap(wrap func(net.Conn) net.Conn) {
 	}
 }
 
-// Waiting waits until n results are queued.
+// WaitForQueued waits until n results are queued.
 func (c *Client) WaitForQueued(t *testing.T, n int) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -43,7 +43,7 @@ func (c *Client) WaitForQueued(t *testing.T, n int) {
 	}
 }
 
-// Parked reports whether the portal has confirmed a parked claim.
+// IsClaimParked reports whether the portal has confirmed a parked claim.
 func (c *Client) IsClaimParked() bool {
 	p := c.transport.Load().conns
 	p.mu.Lock()

@@ -20,8 +20,8 @@ import (
 // bound limits a field of a message: the bytes of a text, the entries of a list, or a quantity. A longer text is cut. A
 // longer list is refused, because each entry matters. Lists that guests can make long are cut instead.
 type bound struct {
-	limit int
-	truncate   bool // list: drop the entries above the limit
+	limit     int
+	truncate  bool // list: drop the entries above the limit
 	keepLines bool // text: keep line breaks and tabs
 }
 
@@ -43,9 +43,9 @@ var boundsByField = map[string]bound{
 	"State.VMs": {limit: 4 << 10}, "State.Discovered": {limit: 4 << 10}, "State.Pools": {limit: 256},
 	"State.Networks": {limit: 4 << 10}, "State.Groups": {limit: 4 << 10},
 	"PoolStatus.Volumes": {limit: 4 << 10}, "VMStatus.Disks": {limit: 256}, "VMStatus.NICs": {limit: 256},
-	"VMStatus.Checks":  {limit: fleet.MaxHealthChecks, truncate: true},
-	"VMStatus.Health":  {limit: fleet.MaxHealthChecks, truncate: true},
-	"HealthState.Said": {limit: fleet.MaxHealthAnswer}, "HealthCheck.Path": {limit: 256},
+	"VMStatus.Checks":    {limit: fleet.MaxHealthChecks, truncate: true},
+	"VMStatus.Health":    {limit: fleet.MaxHealthChecks, truncate: true},
+	"HealthState.Answer": {limit: fleet.MaxHealthAnswer}, "HealthCheck.Path": {limit: 256},
 	"HealthCheck.Program": {limit: fleet.MaxProgram}, "HealthCheck.Args": {limit: fleet.MaxCheckArgs, keepLines: true},
 	"GuestOutput.Stdout": {limit: fleet.MaxGuestOutput, keepLines: true},
 	"GuestOutput.Stderr": {limit: fleet.MaxGuestOutput, keepLines: true}, "HealthCheck.Kind": {limit: 16},
@@ -65,11 +65,11 @@ var boundsByField = map[string]bound{
 	"GuestFileSystem.Path": {limit: fleet.MaxGuestText}, "GuestFileSystem.Type": {limit: fleet.MaxGuestText},
 	"GuestUser.Domain": {limit: fleet.MaxGuestText}, "GuestReading.AgoMs": {limit: 24 * 3600 * 1000},
 	"FilterCounts.NICs": {limit: fleet.MaxCountedNICs}, "FilterCounts.AgoMs": {limit: 24 * 3600 * 1000},
-	"Report.LookedAgoMs": {limit: 24 * 3600 * 1000},
-	"JoinRequest.CSR":    {limit: 17 << 10, keepLines: true}, "RenewRequest.CSR": {limit: 17 << 10, keepLines: true},
+	"Report.StateAgeMs": {limit: 24 * 3600 * 1000},
+	"JoinRequest.CSR":   {limit: 17 << 10, keepLines: true}, "RenewRequest.CSR": {limit: 17 << 10, keepLines: true},
 }
 
-// ordinals are numbers without the limit maxQuantity: sequence numbers, and counters that grow forever.
+// unboundedNumbers are numbers without the limit maxQuantity: sequence numbers, and counters that grow forever.
 var unboundedNumbers = map[string]bool{"Seq": true, "Epoch": true, "Newest": true, "Stamped": true, "Generation": true, "CPUNanos": true}
 
 // maxQuantity is larger than any real quantity. A thousand such quantities add up without overflow.
@@ -126,11 +126,11 @@ func (m *violation) at(step string) *violation { return &violation{step + m.path
 
 // field is the plan for one field of a struct.
 type field struct {
-	path                 string // ".vms"; empty for an embedded struct
-	text, list           bound
-	limit                int64 // largest value of a quantity
+	path                    string // ".vms"; empty for an embedded struct
+	text, list              bound
+	limit                   int64 // largest value of a quantity
 	required, id, knownOnly bool
-	known                []string
+	known                   []string
 }
 
 // fieldPlans caches planOf for each struct type.

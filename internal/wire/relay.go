@@ -13,13 +13,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// MaxPairMessage is the largest websocket message of a relay, in bytes.
+// MaxRelayMessage is the largest websocket message of a relay, in bytes.
 const MaxRelayMessage = 1 << 20
 
 // relayWriteBuffers is shared by all relays, so that an idle relay occupies no write buffer.
 var relayWriteBuffers sync.Pool
 
-// DialPair opens the agent's end of a relay at the portal that the other end is connected to. portal is that portal's
+// DialRelay opens the agent's end of a relay at the portal that the other end is connected to. portal is that portal's
 // address; empty: the agent's own portal. If possible, the dial resumes the TLS session of earlier calls.
 func (c *Client) DialRelay(ctx context.Context, portal string, id fleet.PairID) (*websocket.Conn, error) {
 	u := c.portal

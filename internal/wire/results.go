@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// olderFor is how long results are sent one by one to a portal that lacks PathResults.
+// olderPortalPeriod is how long results are sent one by one to a portal that lacks PathResults.
 const olderPortalPeriod = 10 * time.Minute
 
 // resultQueue batches results: the results that arrive during a call are sent together in the next call. So a host
@@ -96,8 +96,8 @@ func (r *resultQueue) next() (next []*pendingResult) {
 	return next
 }
 
-// finishAll sends a batch. If the portal refuses the whole batch, each result is sent in a call of its own, so that one
-// invalid result does not affect the others.
+// finishJobs sends a batch. If the portal refuses the whole batch, each result is sent in a call of its own, so that
+// one invalid result does not affect the others.
 func (c *Client) finishAll(all []*pendingResult) {
 	in := Results{Results: make([]Result, len(all))}
 	for i, h := range all {

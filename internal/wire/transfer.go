@@ -26,16 +26,16 @@ type MeetAnswer struct {
 	Peer     fleet.HostID `json:"peer"`
 	PeerName string       `json:"peerName"`
 	// SHA-256 of the other host's key, in hexadecimal: the only key to accept.
-	KeyHash   string       `json:"keyHash"`
-	Ticket    string       `json:"ticket,omitempty"`    // the sender's newest ticket
-	Online    string       `json:"heard,omitempty"`     // the ticket that the receiver accepts
-	Listens   []string     `json:"listens,omitempty"`   // the receiver's addresses
-	RelayTicket    string       `json:"paired,omitempty"`    // the ticket of the relay that both hosts can use
-	RelayID      fleet.PairID `json:"pair,omitempty"`      // the relay
-	PortalURL string       `json:"portalUrl,omitempty"` // address of the portal with the relay
-	Begun     bool         `json:"begun,omitempty"`     // the other host has started or finished its job
-	Received  bool         `json:"received,omitempty"`  // the receiver has reported the complete file
-	PeerError      string       `json:"over,omitempty"`      // why the other host's job has ended without success
+	KeyHash     string       `json:"keyHash"`
+	Ticket      string       `json:"ticket,omitempty"`    // the sender's newest ticket
+	Online      string       `json:"heard,omitempty"`     // the ticket that the receiver accepts
+	Listens     []string     `json:"listens,omitempty"`   // the receiver's addresses
+	RelayTicket string       `json:"paired,omitempty"`    // the ticket of the relay that both hosts can use
+	RelayID     fleet.PairID `json:"pair,omitempty"`      // the relay
+	PortalURL   string       `json:"portalUrl,omitempty"` // address of the portal with the relay
+	Begun       bool         `json:"begun,omitempty"`     // the other host has started or finished its job
+	Received    bool         `json:"received,omitempty"`  // the receiver has reported the complete file
+	PeerError   string       `json:"over,omitempty"`      // why the other host's job has ended without success
 }
 
 // Meet reports this host's state of a transfer and returns the other host's.

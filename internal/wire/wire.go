@@ -1,5 +1,5 @@
 // Package wire is the protocol between an agent and its portal: JSON over HTTP/1.1 and mutual TLS. The agent always
-// dials. An agent needs one connection: see TurnsHeader.
+// dials. An agent needs one connection: see SharedConnHeader.
 //
 // In every call but Join, the host proves its identity by its certificate for the key of its last join. Every call but
 // Join, Renew and Hello also sends the live session, which is bound to that key.
@@ -38,15 +38,15 @@ const (
 	// PathFirstBoots + <VM id>: FirstBootRequest → FirstBoot, for the VM's own host. Older portals lack it.
 	PathFirstBoots = "/agent/v1/first-boots/"
 
-	PathRelay    = "/agent/v1/pair/"    // + <relay id>: websocket, subprotocol "binary"; header SessionHeader
-	PathConsole = "/agent/v1/console/" // PathPair for older agents
+	PathRelay   = "/agent/v1/pair/"    // + <relay id>: websocket, subprotocol "binary"; header SessionHeader
+	PathConsole = "/agent/v1/console/" // PathRelay for older agents
 )
 
 // SessionHeader carries the session from HelloAnswer on every call after Hello.
 const SessionHeader = "Quantix-Session"
 
-// TurnsHeader is set on claims of agents that share one connection between claims and calls. The portal answers 102
-// once such a claim is parked. The agent may then send its next request behind the claim, which ends at once: with
+// SharedConnHeader is set on claims of agents that share one connection between claims and calls. The portal answers
+// 102 once such a claim is parked. The agent may then send its next request behind the claim, which ends at once: with
 // 204, or with work if the portal is just assigning some. Older portals send no 102.
 const SharedConnHeader = "Quantix-Turns"
 
@@ -107,7 +107,7 @@ type Stamp struct {
 	AgoMs int64     `json:"agoMs"`
 }
 
-// NeverLooked is the reported age of a state that was never read: it is older than every freshness limit.
+// NeverRead is the reported age of a state that was never read: it is older than every freshness limit.
 const NeverRead = 1000 * time.Hour
 
 // Report is a host's state. Full reports contain State; heartbeats, which report no change, contain only Digest.
@@ -121,11 +121,11 @@ type Report struct {
 	Guests []fleet.GuestReading `json:"guests,omitempty"` // guests queried since the last report
 	// Packet counts of running VMs' NICs; nil: the host has no packet filter support.
 	Filters *fleet.FilterCounts `json:"filters,omitempty"`
-	// LookedAgoMs is the age of the host's state when the report is sent, in milliseconds of the agent's monotonic
+	// StateAgeMs is the age of the host's state when the report is sent, in milliseconds of the agent's monotonic
 	// clock, from the start of the last successful read of the hypervisor. The report's VMs, pools and networks are
 	// that old.
 	StateAgeMs int64  `json:"lookedAgoMs,omitempty"`
-	Stamp       *Stamp `json:"stamp,omitempty"` // set by Client
+	Stamp      *Stamp `json:"stamp,omitempty"` // set by Client
 }
 
 // MaxGuests is the largest number of guest readings in a report. The next report contains the rest.
@@ -239,12 +239,12 @@ type Work struct {
 	Pools   []fleet.Pool   `json:"pools,omitempty"`
 	Pool    *fleet.Pool    `json:"pool,omitempty"`    // pool.*; of volume.*, the volume's
 	Network *fleet.Network `json:"network,omitempty"` // network.*
-	// Held lists the users of the volume at the time of the claim, for volume.*.
+	// VolumeUsers lists the users of the volume at the time of the claim, for volume.*.
 	VolumeUsers *fleet.VolumeInUse `json:"held,omitempty"`
-	// Made are the VM's disks whose content was complete once. A disk is created only once: if one of these disks is
-	// missing, the agent reports a fault and does not create the disk again.
+	// CreatedDisks are the VM's disks whose content was complete once. A disk is created only once: if one of these disks
+	// is missing, the agent reports a fault and does not create the disk again.
 	CreatedDisks []fleet.Volref `json:"made,omitempty"`
-	Mark string         `json:"mark,omitempty"` // the VM's mark: see Proof
+	Mark         string         `json:"mark,omitempty"` // the VM's mark: see Proof
 	// SpecHash is the hash of the VM's name and spec, equal for each claim of one generation. The agent stores it in
 	// the definition.
 	SpecHash string `json:"specHash,omitempty"`
@@ -301,8 +301,8 @@ type Finish struct {
 
 	SecurityGroup *fleet.SecurityGroupStatus `json:"securityGroup,omitempty"` // status after the job (secgroup.*)
 
-	Drawing *fleet.DefinitionDiff     `json:"drawing,omitempty"` // the plan (vm.plan)
-	Output  *fleet.GuestOutput `json:"output,omitempty"`  // the program's result (vm.exec)
+	Drawing *fleet.DefinitionDiff `json:"drawing,omitempty"` // the plan (vm.plan)
+	Output  *fleet.GuestOutput    `json:"output,omitempty"`  // the program's result (vm.exec)
 }
 
 // FinishAnswer is the portal's answer to a result.

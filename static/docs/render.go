@@ -132,8 +132,8 @@ func headingID(n *ast.Heading) string {
 	return string(text)
 }
 
-// parts renders the nodes that differ from goldmark's output: headings link to themselves, and the keyboard can scroll
-// wide tables and code blocks.
+// nodeRenderer renders the nodes that differ from goldmark's output: headings link to themselves, and the keyboard can
+// scroll wide tables and code blocks.
 type nodeRenderer struct{}
 
 func (nodeRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {

@@ -20,10 +20,10 @@ const (
 	aroundWord = 60 // bytes of an excerpt on each side
 )
 
-// commonWords are ignored in a search, since they occur in most sections.
+// isCommonWords are ignored in a search, since they occur in most sections.
 var commonWords = strings.Fields("a an and another are be can do does for from get how i if in into is it my of on or other the there to what when where which why with")
 
-// sameWords maps words of queries to synonyms that the manual uses.
+// synonyms maps words of queries to synonyms that the manual uses.
 var synonyms = map[string][]string{
 	"add": {"create", "new"}, "create": {"add", "new"}, "new": {"create", "add"}, "make": {"create", "add"}, "delete": {"remove"}, "remove": {"delete", "release"},
 	"upgrade": {"update"}, "update": {"upgrade"}, "machine": {"vm", "host"}, "server": {"host"}, "datastore": {"pool"}, "disk": {"volume"}, "vms": {"vm"}, "ip": {"address"}, "ips": {"address"},
@@ -61,11 +61,11 @@ func (m *Manual) Search(text string, limit int) []Hit {
 	return hits
 }
 
-// word holds the stem of one word of a query, and the stems of its synonyms. A stem matches the beginning of a word, so
-// that "hosts" finds "host".
+// queryWord holds the stem of one word of a query, and the stems of its synonyms. A stem matches the beginning of a
+// word, so that "hosts" finds "host".
 type queryWord []string
 
-// searchWords returns the words of a query in lower case, without common words. If the query has only common words, it
+// queryWords returns the words of a query in lower case, without common words. If the query has only common words, it
 // returns these.
 func queryWords(text string) []queryWord {
 	all := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("?!,;\"'()", r) })

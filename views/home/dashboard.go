@@ -69,7 +69,7 @@ func attentionID(x fleet.Attention) string {
 	return "attention-" + x.Kind + "-" + x.Objects[0].ID + "-" + strconv.FormatUint(uint64(cause.Sum32()), 36)
 }
 
-// attentionWords are the type names on the page that differ from the type's key.
+// attentionTypeNames are the type names on the page that differ from the type's key.
 var attentionTypeNames = map[string]string{string(fleet.TypeVM): "VM", string(fleet.TypeSecurityGroup): "security group"}
 
 // attentionCount is the number of objects in the row: "3 pools".
@@ -81,7 +81,7 @@ func attentionCount(x fleet.Attention) string {
 	return kit.Count(x.Count, word)
 }
 
-// attentionOn names the host with the cause, for a row of one object.
+// attentionHost names the host with the cause, for a row of one object.
 func attentionHost(x fleet.Attention) string {
 	if x.Count == 1 && len(x.Objects) == 1 && x.Objects[0].Text != "" {
 		return "(" + x.Objects[0].Text + ")"

@@ -10,9 +10,9 @@ import (
 
 // SearchPage shows the hits of a search.
 type SearchPage struct {
-	Text  string
+	Text string
 	Hits []fleet.SearchHit
-	Help  []docs.Hit // sections of the manual
+	Help []docs.Hit // sections of the manual
 }
 
 func (p SearchPage) empty() bool { return len(p.Hits) == 0 && len(p.Help) == 0 }

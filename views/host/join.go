@@ -10,13 +10,13 @@ import (
 // JoinPage is the page that adds hosts. Made is the token that this request created, with its secret. The page waits
 // until a host joins with the Watched token.
 type JoinPage struct {
-	Created    *fleet.JoinToken
-	RejoiningHost   *fleet.HostView // known host that joins again; nil: a new host
-	Watched *fleet.JoinToken
-	Host    *fleet.HostView // host that joined with the Watched token
-	Tokens  []fleet.JoinToken
-	Link    kit.Link
-	Now     time.Time
+	Created       *fleet.JoinToken
+	RejoiningHost *fleet.HostView // known host that joins again; nil: a new host
+	Watched       *fleet.JoinToken
+	Host          *fleet.HostView // host that joined with the Watched token
+	Tokens        []fleet.JoinToken
+	Link          kit.Link
+	Now           time.Time
 }
 
 // Title is the page's title.
@@ -43,7 +43,7 @@ func joinTokenState(t fleet.JoinToken, now time.Time) string {
 	return "waiting"
 }
 
-// untilWords describes how long a token that expires at t is still valid: "expires in 14 min".
+// expiryText describes how long a token that expires at t is still valid: "expires in 14 min".
 func expiryText(t, now time.Time) string {
 	if left := t.Sub(now); left > 0 {
 		return "expires in " + kit.Short(left)

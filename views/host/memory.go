@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ranges writes sorted numbers as ranges: "0-15, 32-47".
+// rangeText writes sorted numbers as ranges: "0-15, 32-47".
 func rangeText(numbers []int) string {
 	all := slices.Sorted(slices.Values(numbers))
 	var parts []string

@@ -7,7 +7,7 @@ import (
 	"quantix/views/kit"
 )
 
-// trouble explains a host phase other than online.
+// phaseProblem explains a host phase other than online.
 func phaseProblem(h fleet.HostView) string {
 	switch h.Phase {
 	case fleet.HostUnknown:

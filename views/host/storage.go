@@ -11,7 +11,7 @@ import (
 	"quantix/views/pool"
 )
 
-// hereMatrix is the matrix of one host's objects of one resource type.
+// hostMatrix is the matrix of one host's objects of one resource type.
 func hostMatrix[T any](p Page, title, first string, head kit.Columns, objects []T) kit.Matrix[T] {
 	return kit.Matrix[T]{Title: title, Aside: kit.Seen(p.Host.SeenAt, p.Now), Label: title, First: first, Head: head, Items: objects}
 }
@@ -45,7 +45,7 @@ func (p Page) discoveredPools() []fleet.DiscoveredPool {
 	return p.Host.Status.Discovered()
 }
 
-// foundState is the state of a discovered pool in words; empty: unknown, since older agents do not report it.
+// discoveredPoolState is the state of a discovered pool in words; empty: unknown, since older agents do not report it.
 func discoveredPoolState(f fleet.DiscoveredPool) string {
 	switch {
 	case f.Error != "":
@@ -60,10 +60,12 @@ func discoveredPoolState(f fleet.DiscoveredPool) string {
 	return fleet.PoolInactive.Word()
 }
 
-// foundKinds are the labels of libvirt's pool types.
+// discoveredPoolKinds are the labels of libvirt's pool types.
 var discoveredPoolKinds = map[string]string{
 	"dir": "Directory", "fs": "File system", "netfs": "Network file system", "logical": "LVM", "disk": "Disk", "iscsi": "iSCSI", "iscsi-direct": "iSCSI direct",
 	"scsi": "SCSI", "mpath": "Multipath", "rbd": "Ceph RBD", "gluster": "GlusterFS", "zfs": "ZFS", "vstorage": "Virtuozzo Storage", "sheepdog": "Sheepdog",
 }
 
-func discoveredPoolKind(f fleet.DiscoveredPool) string { return cmp.Or(discoveredPoolKinds[f.Kind], f.Kind) }
+func discoveredPoolKind(f fleet.DiscoveredPool) string {
+	return cmp.Or(discoveredPoolKinds[f.Kind], f.Kind)
+}

@@ -93,8 +93,8 @@ func (p Page) tabs() []kit.Tab {
 // Tabs are the keys of the image page's tabs; the first tab is the default.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
-func (p Page) seesHosts() bool   { return policy.May(p.Actor, policy.InfraSee, "") }
-func (p Page) mayEdit() bool { return policy.May(p.Actor, policy.InfraChange, "") }
+func (p Page) seesHosts() bool { return policy.May(p.Actor, policy.InfraSee, "") }
+func (p Page) mayEdit() bool   { return policy.May(p.Actor, policy.InfraChange, "") }
 
 func (p Page) path(below ...string) string { return views.ImagePath(p.Image.ID, below...) }
 
@@ -144,7 +144,8 @@ func (p Page) copyActs(c fleet.ImageCopy) []kit.Act {
 	return []kit.Act{verify, forget, remove}
 }
 
-// goesWith describes what the portal deletes together with the copy: the version or the image. Empty: nothing else.
+// deletionEffect describes what the portal deletes together with the copy: the version or the image. Empty: nothing
+// else.
 func (p Page) deletionEffect(c fleet.ImageCopy) string {
 	last := false
 	for _, v := range p.Image.Versions {
@@ -199,7 +200,7 @@ func (p Page) grantActs(g fleet.ImageGrant) []kit.Act {
 	}}
 }
 
-// In holds the values that a person typed in an image form.
+// FormValues holds the values that a person typed in an image form.
 type FormValues struct {
 	Name, Description, Owner, Family, System, Release, Arch string
 	Public, Files                                           bool

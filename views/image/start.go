@@ -10,12 +10,12 @@ import (
 	"quantix/views/kit"
 )
 
-// StartPath is the address of the image catalog, or of a path below it.
+// CatalogPath is the address of the image catalog, or of a path below it.
 func CatalogPath(below ...string) string {
 	return strings.Join(append([]string{"/images/well-known"}, below...), "/")
 }
 
-// StartPage is the list of catalog images.
+// CatalogPage is the list of catalog images.
 type CatalogPage struct {
 	Actor fleet.Actor
 	Link  kit.Link
@@ -57,8 +57,8 @@ func (p CatalogPage) acts(v fleet.StartImageView) []kit.Act {
 	return []kit.Act{{Icon: "disc", Word: "Open the image", Href: views.ImagePath(v.ImageID)}, edit, remove}
 }
 
-// pulls lists the pools with copies of the downloaded image: copies of the newest version first, then copies of older
-// versions.
+// pulledPools lists the pools with copies of the downloaded image: copies of the newest version first, then copies of
+// older versions.
 func pulledPools(v fleet.StartImageView) string {
 	var words []string
 	for _, p := range v.Pulled {
@@ -86,14 +86,14 @@ func checkedBy(v fleet.StartImage) string {
 	return ""
 }
 
-// StartForm is the form of a catalog entry.
+// CatalogForm is the form of a catalog entry.
 type CatalogForm struct {
 	Entry  fleet.StartImage // zero: a new entry
 	In     CatalogValues
 	Errors kit.Errors
 }
 
-// StartIn holds the values that a person typed in a StartForm.
+// CatalogValues holds the values that a person typed in a CatalogForm.
 type CatalogValues struct {
 	Name, Family, System, Release, Arch, URL, File, Checksum, ChecksumURL string
 }

@@ -10,21 +10,21 @@ import (
 // Act is an action that a person can start on an object. The object's page, its list row and its context menu share it.
 type Act struct {
 	Icon, Word string
-	Label      string // accessible name where Word alone does not distinguish the page's buttons
-	Href       string // address of a link
-	Dialog     bool   // Href opens as a dialog
-	Post       string // address of a POST request, instead of Href
+	Label      string      // accessible name where Word alone does not distinguish the page's buttons
+	Href       string      // address of a link
+	Dialog     bool        // Href opens as a dialog
+	Post       string      // address of a POST request, instead of Href
 	Send       []FormValue // values of the POST request
-	Back       string // with Post: the page to return to without JavaScript
-	Into       string // with Post: selector of the element to replace; empty: the live page updates itself
-	Confirm       string // with Post: the browser's confirmation text
+	Back       string      // with Post: the page to return to without JavaScript
+	Into       string      // with Post: selector of the element to replace; empty: the live page updates itself
+	Confirm    string      // with Post: the browser's confirmation text
 	Danger     bool
-	Separated      bool   // in a menu: a separator precedes the item, as before dangerous items
+	Separated  bool   // in a menu: a separator precedes the item, as before dangerous items
 	Why        string // why the action is not possible now; empty: possible
 	Sub        []Act  // in a menu: items of the submenu; the act itself does nothing
 }
 
-// Sent is a form value that an act sends with its POST request.
+// FormValue is a form value that an act sends with its POST request.
 type FormValue struct{ Name, Value string }
 
 // Needs disables the act if the actor lacks the permission. A reason that the act has already stays.
@@ -80,5 +80,5 @@ func (a Act) buttonAttrs() templ.Attributes {
 	return nil
 }
 
-// parted reports whether a separator precedes the act in a menu.
+// separated reports whether a separator precedes the act in a menu.
 func (a Act) separated() bool { return a.Danger || a.Separated }

@@ -8,7 +8,8 @@ import (
 	"quantix/views"
 )
 
-// ReserveAt is the address of the dialog that reserves a network address for a NIC, with the known values filled in.
+// ReservationPath is the address of the dialog that reserves a network address for a NIC, with the known values filled
+// in.
 func ReservationPath(id fleet.NetworkID, mac, ip, name, card string) string {
 	l := Link{Path: views.NetworkPath(id, "reservations")}
 	for _, v := range [][2]string{{"mac", mac}, {"ip", ip}, {"name", name}, {"card", card}} {
@@ -19,7 +20,7 @@ func ReservationPath(id fleet.NetworkID, mac, ip, name, card string) string {
 	return l.String()
 }
 
-// FreeAct is the action that releases a NIC's reserved address.
+// ReleaseAddressAct is the action that releases a NIC's reserved address.
 func ReleaseAddressAct(a fleet.Actor, id fleet.NetworkID, mac, ip string) Act {
 	return Act{
 		Icon: "trash-2", Word: "Free " + ip, Danger: true, Post: views.NetworkPath(id, "reservations", mac, "free"), Back: views.TabPath(views.NetworkPath(id), "addresses"),
@@ -27,7 +28,7 @@ func ReleaseAddressAct(a fleet.Actor, id fleet.NetworkID, mac, ip string) Act {
 	}.Needs(a, policy.InfraChange)
 }
 
-// Sources lists where an address was reported: DHCP lease, guest agent and so on.
+// AddressSources lists where an address was reported: DHCP lease, guest agent and so on.
 func AddressSources(by []fleet.AddressSource) string {
 	words := make([]string, len(by))
 	for i, s := range by {

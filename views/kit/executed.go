@@ -6,8 +6,8 @@ import (
 	"quantix/views"
 )
 
-// Executed is an object assigned to hosts (a pool or a network), as the actor sees it. It holds the common part of the
-// pages of pools and networks.
+// AssignedObject is an object assigned to hosts (a pool or a network), as the actor sees it. It holds the common part
+// of the pages of pools and networks.
 type AssignedObject struct {
 	Actor  fleet.Actor
 	Type   fleet.ResourceType
@@ -16,7 +16,7 @@ type AssignedObject struct {
 	States []fleet.ActionState // of the object
 }
 
-// ExecutedHostStatus is the object's state on one host.
+// AssignedHostStatus is the object's state on one host.
 type AssignedHostStatus struct {
 	HostID  fleet.HostID
 	Host    string

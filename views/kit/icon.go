@@ -11,7 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// drawn is markup that is the same on every page. It is rendered once, since a list holds hundreds of icons and chips.
+// cachedMarkup is markup that is the same on every page. It is rendered once, since a list holds hundreds of icons and
+// chips.
 type cachedMarkup string
 
 // Render writes the cached markup.
@@ -20,9 +21,9 @@ func (d cachedMarkup) Render(_ context.Context, w io.Writer) error {
 	return err
 }
 
-// drawings caches rendered markup. The keys come from the templates' literals, so there are few.
+// markupCache caches rendered markup. The keys come from the templates' literals, so there are few.
 type markupCache[K comparable] struct {
-	mu   sync.RWMutex
+	mu       sync.RWMutex
 	rendered map[K]templ.Component
 }
 

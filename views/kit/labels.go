@@ -68,7 +68,7 @@ func unlabelledHostNames(b fleet.ByLabel) string {
 	return nameList(names, b.UnmatchedCount)
 }
 
-// cannot lists the hosts that match the labels but are not assigned, without the hosts that a person released.
+// unassignedHosts lists the hosts that match the labels but are not assigned, without the hosts that a person released.
 func unassignedHosts(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 	for _, h := range b.LeftOut {
 		if h.Why != fleet.ReleasedByPerson {

@@ -56,8 +56,8 @@ func (all Columns) keys() string {
 
 func (all Columns) has(c Column) bool { return slices.Contains(all, c) }
 
-// toggle is the address of the list with the column added or removed. The default choice is left out of the address, so
-// that one view has one address. The last column cannot be removed.
+// toggleColumnPath is the address of the list with the column added or removed. The default choice is left out of the
+// address, so that one view has one address. The last column cannot be removed.
 func (l *List) toggleColumnPath(c Column) string {
 	next := slices.DeleteFunc(slices.Clone(l.Columns), func(other Column) bool { return l.Shown.has(other) == (other == c) })
 	switch keys := next.keys(); {
@@ -70,12 +70,12 @@ func (l *List) toggleColumnPath(c Column) string {
 	}
 }
 
-// csv is the address of the CSV export of all rows that match the filter.
+// csvPath is the address of the CSV export of all rows that match the filter.
 func (l *List) csvPath() string {
 	return l.Link.First().Without("columns", "limit").At("/" + l.Name + ".csv").String()
 }
 
-// views is the address of the saved views menu, which marks the current view.
+// savedViewsPath is the address of the saved views menu, which marks the current view.
 func (l *List) savedViewsPath() string {
 	query, _ := fleet.ViewQuery(l.Name, l.Link.Query)
 	return views.SavedViewsPath(l.Name, query)
@@ -85,7 +85,7 @@ func (l *List) pager(singular string) Pager {
 	return PagerOf(l.Link, l.Count, singular, l.Prev, l.Next)
 }
 
-// Hostless returns the columns without the host column.
+// WithoutHost returns the columns without the host column.
 func (all Columns) WithoutHost() Columns {
 	return slices.DeleteFunc(slices.Clone(all), func(c Column) bool { return c.Key == "host" })
 }

@@ -62,10 +62,10 @@ func Slug(s string) string {
 	}, s)
 }
 
-// AHost names a host within a sentence. An actor who may not see hosts gets "its host".
+// HostOrIts names a host within a sentence. An actor who may not see hosts gets "its host".
 func HostOrIts(name string) string { return cmp.Or(name, "its host") }
 
-// TheHost is AHost at the beginning of a sentence.
+// CapitalHostOrIts is AHost at the beginning of a sentence.
 func CapitalHostOrIts(name string) string { return cmp.Or(name, "Its host") }
 
 // Capital is the text with a capital first letter.

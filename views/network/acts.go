@@ -35,7 +35,7 @@ func Acts(a fleet.Actor, n fleet.NetworkView) []kit.Act {
 	}
 }
 
-// vmsHere is the address of the list of the host's VMs with a NIC on the network.
+// hostVMsPath is the address of the list of the host's VMs with a NIC on the network.
 func hostVMsPath(n fleet.NetworkView, h fleet.NetworkHost) string {
 	return kit.Link{Path: "/vms"}.With("filter", "network:"+strconv.Quote(n.Name)+" host:"+strconv.Quote(h.HostName)).String()
 }

@@ -10,21 +10,21 @@ import (
 	"quantix/views/kit"
 )
 
-// Book lists the addresses of a managed network.
+// AddressList lists the addresses of a managed network.
 type AddressList struct {
 	fleet.NetworkAddresses
-	Search string               // search text
-	Host fleet.HostID         // only addresses of this host; empty: of all hosts
-	Name string               // name of Host
-	Rows []fleet.AddressInUse // matching addresses in use, at most shownRows
-	Matches  int                  // number of matches
+	Search  string               // search text
+	Host    fleet.HostID         // only addresses of this host; empty: of all hosts
+	Name    string               // name of Host
+	Rows    []fleet.AddressInUse // matching addresses in use, at most shownRows
+	Matches int                  // number of matches
 }
 
 // shownRows is how many addresses in use a page shows.
 const shownRows = 200
 
-// NewBook filters the addresses in use by a search text: a part of an address, or of the name of a VM, a guest or a
-// host.
+// NewAddressList filters the addresses in use by a search text: a part of an address, or of the name of a VM, a guest
+// or a host.
 func NewAddressList(all fleet.NetworkAddresses, find string, host fleet.HostID) AddressList {
 	b := AddressList{NetworkAddresses: all, Search: find, Host: host}
 	text := strings.ToLower(strings.TrimSpace(find))

@@ -30,7 +30,7 @@ type SubnetForm struct {
 // modes are the network modes, in the form's order.
 func modes() []fleet.NetworkType { return fleet.NetworkTypes() }
 
-// forField shows a part of the form only for modes with the field.
+// whenModeHas shows a part of the form only for modes with the field.
 func whenModeHas(field string) templ.Attributes {
 	var words []string
 	for _, m := range fleet.ModesWithField(field) {
@@ -43,8 +43,8 @@ func whenMode(m fleet.NetworkMode) templ.Attributes {
 	return templ.Attributes{"data-show-when": "mode=" + string(m)}
 }
 
-// across shows a part of the form only for modes that connect guests of different hosts; with false, only for the other
-// modes.
+// whenAcrossHosts shows a part of the form only for modes that connect guests of different hosts; with false, only for
+// the other modes.
 func whenAcrossHosts(across bool) templ.Attributes {
 	var words []string
 	for _, t := range fleet.NetworkTypes() {

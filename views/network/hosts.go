@@ -20,7 +20,7 @@ var servedColumns = kit.Columns{
 	{Key: "heard", Label: "Last seen"},
 }
 
-// onWires are the columns for networks without an address on the hosts.
+// wireColumns are the columns for networks without an address on the hosts.
 var wireColumns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "bridge", Label: "Bridge"},
@@ -31,13 +31,13 @@ var wireColumns = kit.Columns{
 	{Key: "heard", Label: "Last seen"},
 }
 
-// onOverlays are the columns for overlays: onWires with the host's tunnel endpoint and peers.
+// overlayColumns are the columns for overlays: wireColumns with the host's tunnel endpoint and peers.
 var overlayColumns = slices.Insert(slices.Clone(wireColumns), 3, kit.Column{Key: "vtep", Label: "Tunnel endpoint"}, kit.Column{Key: "peers", Label: "Peers"})
 
-// onDevices are the columns for networks without a bridge. onCounted adds the number of used NIC slots, for modes that
-// limit it.
+// deviceColumns are the columns for networks without a bridge. countedColumns adds the number of used NIC slots, for
+// modes that limit it.
 var (
-	deviceColumns = slices.Delete(slices.Clone(wireColumns), 1, 2)
+	deviceColumns  = slices.Delete(slices.Clone(wireColumns), 1, 2)
 	countedColumns = slices.Insert(slices.Clone(deviceColumns), 1, kit.Column{Key: "nics", Label: "NICs"})
 )
 

@@ -22,7 +22,7 @@ func StatusOf(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 	return fleet.NetworkHost{NetworkID: n.ID, HostID: host}
 }
 
-// says is the text of the column key, from the host's report about the network.
+// reportedValue is the text of the column key, from the host's report about the network.
 func reportedValue(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 	switch key {
 	case "forward":
@@ -71,7 +71,7 @@ func peersKnown(n fleet.NetworkView, s *fleet.NetworkStatus) string {
 	return strconv.Itoa(s.Peers) + " of " + strconv.Itoa(others)
 }
 
-// undone reports whether the host has rolled back its newest change, according to a current report.
+// rolledBack reports whether the host has rolled back its newest change, according to a current report.
 func rolledBack(h fleet.NetworkHost) bool {
 	return h.State != fleet.NetworkUnknown && h.Status != nil && h.Status.RolledBack != nil
 }
@@ -157,10 +157,10 @@ func forwardWord(kind fleet.NetworkKind, forward string) string {
 	return forward
 }
 
-// valuesNamed is how many of the values that hosts report a text lists.
+// maxReported is how many of the values that hosts report a text lists.
 const maxReported = 4
 
-// eachOf joins the values that hosts report, at most valuesNamed of them.
+// joinReported joins the values that hosts report, at most maxReported of them.
 func joinReported(values []string) string {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 	if len(values) > maxReported {

@@ -180,7 +180,7 @@ func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now ti
 	})
 }
 
-// words describes the host's report, and how many VMs it affects.
+// reportText describes the host's report, and how many VMs it affects.
 func reportText(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

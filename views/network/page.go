@@ -22,7 +22,7 @@ type Page struct {
 	Next     string
 	Grant    GrantForm
 	Groups   GroupsTab     // tab groups
-	Book     AddressList          // tab addresses
+	Book     AddressList   // tab addresses
 	ByLabel  fleet.ByLabel // tabs hosts and summary, for actors who may see hosts
 	Now      time.Time
 }

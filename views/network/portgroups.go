@@ -24,7 +24,7 @@ type GroupForm struct {
 	ToAverage, ToPeak, ToBurst       string
 	FromAverage, FromPeak, FromBurst string
 	Restricted                       bool
-	AntiSpoofing                            string // "on", "off"; empty: the default
+	AntiSpoofing                     string // "on", "off"; empty: the default
 }
 
 // DefaultGroup is a choice of a security group for a port group's NICs.
@@ -121,7 +121,7 @@ func (p Page) groupActs(g fleet.PortGroupUse) []kit.Act {
 	return append(acts, remove.Needs(p.Actor, policy.InfraChange))
 }
 
-// openTo describes who may use the port group besides infrastructure administrators.
+// sharedWith describes who may use the port group besides infrastructure administrators.
 func sharedWith(n fleet.NetworkView, g fleet.PortGroupUse) string {
 	var names []string
 	for _, x := range g.Grants {

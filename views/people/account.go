@@ -21,7 +21,7 @@ func accountTabs(here string) []kit.Tab {
 	return kit.TabsAt(kit.Link{}, "", here, kit.Tab{Key: "account", Text: "Account", Href: "/account"}, kit.Tab{Key: "tokens", Text: "API tokens", Href: "/account/tokens"})
 }
 
-// longer formats a duration in words: "30 minutes", "12 hours".
+// durationText formats a duration in words: "30 minutes", "12 hours".
 func durationText(d time.Duration) string {
 	if d < time.Hour {
 		return kit.Count(int(d/time.Minute), "minute")

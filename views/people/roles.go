@@ -5,7 +5,8 @@ import (
 	"quantix/views/kit"
 )
 
-// roleIn is the label of the actor's role in a project: the fleet-wide role if the actor has one, else the project role.
+// roleInProject is the label of the actor's role in a project: the fleet-wide role if the actor has one, else the
+// project role.
 func roleInProject(a fleet.Actor, project fleet.ProjectID) string {
 	if a.Role != fleet.RoleNone {
 		return a.Role.Info().Label

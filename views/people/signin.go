@@ -9,7 +9,7 @@ type SignInPage struct{ Name, Next, Error string }
 // else.
 type PasswordPage struct {
 	Name, Next string
-	MustChange       bool
+	MustChange bool
 	EndTokens  bool // the box "end API tokens" is ticked
 	Errors     kit.Errors
 }

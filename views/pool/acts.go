@@ -45,7 +45,7 @@ func changeCredentials(a fleet.Actor, v fleet.PoolView) kit.Act {
 	return act.Needs(a, policy.InfraChange).As(v.Actions(), fleet.ActCredentials)
 }
 
-// vmsThere is the address of the list of the host's VMs with disks in the pool.
+// hostVMsPath is the address of the list of the host's VMs with disks in the pool.
 func hostVMsPath(status fleet.PoolHost) string {
 	return kit.Link{Path: views.PoolPath(status.PoolID)}.With("tab", "vms").With("filter", "host:"+strconv.Quote(status.HostName)).String()
 }

@@ -19,7 +19,7 @@ type Form struct {
 	Errors kit.Errors
 }
 
-// fieldsOf are the fields of a pool's source, each shown only for pool kinds with the field.
+// sourceFields are the fields of a pool's source, each shown only for pool kinds with the field.
 func (f Form) sourceFields() (out []sourceField) {
 	for _, p := range fleet.PoolFields() {
 		out = append(out, sourceField{kit.Field{
@@ -75,7 +75,7 @@ func secretField(label, hint string, e kit.Errors, wrap templ.Attributes) kit.Fi
 	}
 }
 
-// filed are the pool kinds whose volumes are files.
+// fileKinds are the pool kinds whose volumes are files.
 func fileKinds() (out []fleet.PoolKind) {
 	for _, t := range fleet.PoolTypes() {
 		if t.FilePool {
@@ -85,7 +85,7 @@ func fileKinds() (out []fleet.PoolKind) {
 	return out
 }
 
-// sharable are the pool kinds that can be shared or local, as the person chooses.
+// sharableKinds are the pool kinds that can be shared or local, as the person chooses.
 func sharableKinds() (out []fleet.PoolKind) {
 	for _, t := range fleet.PoolTypes() {
 		if !t.Shared && !t.Local {

@@ -17,8 +17,8 @@ const (
 // GridPage shows the state of all pools on all hosts: a row for each host, a column for each pool.
 type GridPage struct {
 	kit.Grid
-	Actor fleet.Actor
-	States    fleet.PoolGrid
+	Actor  fleet.Actor
+	States fleet.PoolGrid
 }
 
 // gridColumn is the common part of one pool's host statuses.

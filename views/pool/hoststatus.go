@@ -51,8 +51,8 @@ func freeText(status fleet.PoolHost) string {
 	return kit.Bytes(status.Status.AvailableBytes)
 }
 
-// took describes the latency of a small write and read: "write 1.2 ms, read 0.3 ms"; empty: not measured, or the host
-// is offline.
+// latencyText describes the latency of a small write and read: "write 1.2 ms, read 0.3 ms"; empty: not measured, or the
+// host is offline.
 func latencyText(status fleet.PoolHost) string {
 	if status.Status == nil || status.Status.WriteMicros == 0 || status.State == fleet.PoolUnknown {
 		return ""

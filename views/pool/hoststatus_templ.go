@@ -578,7 +578,7 @@ func usage(status fleet.PoolHost) templ.Component {
 	})
 }
 
-// words describes the host's report. Error texts come from libvirt.
+// reportText describes the host's report. Error texts come from libvirt.
 func reportText(status fleet.PoolHost) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

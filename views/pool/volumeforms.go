@@ -32,12 +32,12 @@ func (p VolumePage) action(act string) string {
 	return volumeAddress(views.PoolPath(p.Pool.ID, "volumes", act), p.Volume.Name, p.Host)
 }
 
-// asks is the confirmation dialog of an action on a volume.
+// actionDialog is the confirmation dialog of an action on a volume.
 func (p VolumePage) actionDialog(title, act, button string, action fleet.Action, danger bool) kit.Dialog {
 	return kit.Dialog{Title: title, Action: p.action(act), Button: button, Danger: danger, Why: kit.WhyNot(p.Volume.Allows(action)), Back: p.Back()}
 }
 
-// startAt is the address of the download form, filled from a catalog image.
+// downloadFormPath is the address of the download form, filled from a catalog image.
 func (p VolumePage) downloadFormPath(i fleet.StartImageView) string {
 	return kit.Link{Path: views.PoolPath(p.Pool.ID, "volumes", "fetch")}.With("start", string(i.ID)).String()
 }

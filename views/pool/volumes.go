@@ -14,17 +14,17 @@ import (
 // VolumeRow is a volume with its hosts and the VM that uses it as a disk.
 type VolumeRow struct {
 	fleet.Volume
-	Shared    bool
-	Hosts     []kit.Named
-	Host      fleet.HostID // host with the volume, in a local pool
-	VM        *kit.Named   // nil: no VM uses it
-	Discovered     bool         // the VM is unmanaged
-	Published *Publication   // nil: not offered to tenants
-	Unfit     string       // why the volume cannot be published
-	Orphan    bool         // nothing uses the volume
+	Shared     bool
+	Hosts      []kit.Named
+	Host       fleet.HostID // host with the volume, in a local pool
+	VM         *kit.Named   // nil: no VM uses it
+	Discovered bool         // the VM is unmanaged
+	Published  *Publication // nil: not offered to tenants
+	Unfit      string       // why the volume cannot be published
+	Orphan     bool         // nothing uses the volume
 	// FetchUntil is when an export is deleted automatically; nil: the volume is no export.
-	FetchUntil *time.Time
-	ActionStates        []fleet.ActionState
+	FetchUntil   *time.Time
+	ActionStates []fleet.ActionState
 }
 
 // id is the row's element id. It is stable, so an open menu stays with its volume when other rows change.
@@ -32,14 +32,14 @@ func (v VolumeRow) id() string { return "volume-" + string(v.Host) + "-" + url.P
 
 // Volumes are the rows of the volumes tab.
 type Volumes struct {
-	Rows    []VolumeRow // rows after the filter
-	All     int
-	Orphans int
-	Wasted  int64 // bytes used by orphans
-	OrphansOnly    bool  // only orphans are shown
+	Rows        []VolumeRow // rows after the filter
+	All         int
+	Orphans     int
+	Wasted      int64 // bytes used by orphans
+	OrphansOnly bool  // only orphans are shown
 }
 
-// OrphansOf counts the unused volumes of rows and their bytes. With only set, it drops all other rows.
+// FilterOrphans counts the unused volumes of rows and their bytes. With only set, it drops all other rows.
 func FilterOrphans(rows []VolumeRow, only bool) Volumes {
 	out := Volumes{All: len(rows), OrphansOnly: only}
 	for _, v := range rows {
@@ -58,7 +58,7 @@ func (v Volumes) orphansText() string {
 	return kit.Count(v.Orphans, "orphan") + ", " + kit.Bytes(v.Wasted)
 }
 
-// Published names the publication that offers a volume to tenants.
+// Publication names the publication that offers a volume to tenants.
 type Publication struct {
 	By    string
 	At    time.Time
@@ -148,7 +148,7 @@ func (p Page) place(v VolumeRow) string {
 	return v.Path
 }
 
-// none is the text of a pool without volumes.
+// noVolumesText is the text of a pool without volumes.
 func (p Page) noVolumesText() string {
 	switch is := p.Pool.Spec.Kind.Info(); {
 	case is.Kind == "" || is.FilePool:

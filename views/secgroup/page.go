@@ -151,7 +151,7 @@ func ownerName(g fleet.SecurityGroupView) string {
 	return g.ProjectName
 }
 
-// sorted are the rules: inbound before outbound.
+// sortedRules are the rules: inbound before outbound.
 func (p Page) sortedRules() []fleet.SecurityRule {
 	out := slices.Clone(p.Group.Spec.Rules)
 	slices.SortStableFunc(out, func(a, b fleet.SecurityRule) int { return strings.Compare(string(b.Direction), string(a.Direction)) })
@@ -177,24 +177,24 @@ func (p Page) remotes() []kit.Option {
 
 // TestPage is the form that tests whether a packet would pass.
 type TestPage struct {
-	Actor                                      fleet.Actor
+	Actor                                    fleet.Actor
 	From, FromNIC, To, ToNIC, Protocol, Port string
-	VMs                                        []string // VM names to choose from
-	Answer                                     *fleet.PassAnswer
-	Errors                                     kit.Errors
+	VMs                                      []string // VM names to choose from
+	Answer                                   *fleet.PassAnswer
+	Errors                                   kit.Errors
 }
 
 var testProtocols = protocols[:4]
 
 // NICForm is the form of a NIC's filters.
 type NICForm struct {
-	VM     fleet.VMView
-	MAC    string
-	AntiSpoofing  bool
-	MayTurnOff    bool // the actor may turn anti-spoofing off
-	Groups []NICChoice
-	PortGroup string // port group whose default groups the NIC uses; empty: its own groups
-	Errors kit.Errors
+	VM           fleet.VMView
+	MAC          string
+	AntiSpoofing bool
+	MayTurnOff   bool // the actor may turn anti-spoofing off
+	Groups       []NICChoice
+	PortGroup    string // port group whose default groups the NIC uses; empty: its own groups
+	Errors       kit.Errors
 }
 
 // NICChoice is a group to choose for a NIC.
@@ -215,7 +215,7 @@ func NICChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) [
 	return out
 }
 
-// packetsOf formats a number of packets: "3 packets".
+// packetCount formats a number of packets: "3 packets".
 func packetCount(n int64) string {
 	if n == 1 {
 		return "1 packet"
@@ -223,7 +223,7 @@ func packetCount(n int64) string {
 	return strconv.FormatInt(n, 10) + " packets"
 }
 
-// following describes the NIC settings that come from its port group.
+// portGroupText describes the NIC settings that come from its port group.
 func portGroupText(c fleet.NICFilter) string {
 	if len(c.ByPortGroup) > 1 {
 		return "from the port group " + c.PortGroup

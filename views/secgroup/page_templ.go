@@ -588,7 +588,7 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 	})
 }
 
-// passed is the counted traffic.
+// packetCell is the counted traffic.
 func packetCell(n fleet.PassCount) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

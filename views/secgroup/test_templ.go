@@ -388,7 +388,7 @@ func testSide(word string, s fleet.PassSide) templ.Component {
 	})
 }
 
-// first is the first error of the fields.
+// firstError is the first error of the fields.
 func firstError(e kit.Errors, fields ...string) string {
 	for _, f := range fields {
 		if text := e.At(f); text != "" {

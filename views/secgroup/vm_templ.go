@@ -210,7 +210,7 @@ func NICFilter(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why str
 	})
 }
 
-// hits shows the packet counters of a NIC.
+// packetCounters shows the packet counters of a NIC.
 func packetCounters(c fleet.NICFilter, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

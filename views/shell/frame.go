@@ -34,7 +34,7 @@ type Frame struct {
 // May reports whether the user has the permission in any project.
 func (f Frame) May(r policy.Permission) bool { return policy.May(f.Actor, r, "") }
 
-// user marks the page with the signed-in user.
+// userAttrs marks the page with the signed-in user.
 func (f Frame) userAttrs() templ.Attributes {
 	if f.Actor.UserID == "" {
 		return nil
@@ -49,7 +49,7 @@ func (f Frame) projectName() string {
 	return cmp.Or(f.ProjectName, "No such project")
 }
 
-// CutByProject reports whether the page at path is a list with a project filter.
+// HasProjectFilter reports whether the page at path is a list with a project filter.
 func HasProjectFilter(path string) bool {
 	t, _ := fleet.ResourceByPlural(strings.TrimPrefix(path, "/"))
 	return t.Path == path && t.FilterableByProject()

@@ -316,7 +316,7 @@ func Layout(f Frame, body templ.Component) templ.Component {
 	})
 }
 
-// Reader is a public page to read, with the top bar only. For visitors who are not signed in, the bar offers just the
+// PublicPage is a public page to read, with the top bar only. For visitors who are not signed in, the bar offers just the
 // sign-in.
 func PublicPage(f Frame, body templ.Component) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -534,7 +534,7 @@ func Gate(title string) templ.Component {
 	})
 }
 
-// Piece is a fragment as a page of its own, for browsers without JavaScript.
+// FragmentPage is a fragment as a page of its own, for browsers without JavaScript.
 func FragmentPage(title string, piece templ.Component) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -16,7 +16,7 @@ type Switcher struct {
 	Few      bool            // so few projects in total that a search box is not needed
 }
 
-// mostChoices is how many projects the switcher shows at once.
+// maxProjectsShown is how many projects the switcher shows at once.
 const maxProjectsShown = 100
 
 func (s Switcher) shown() []fleet.Project { return s.Projects[:min(len(s.Projects), maxProjectsShown)] }
@@ -30,7 +30,7 @@ func (s Switcher) address() string {
 	return l.With("project", string(s.Project)).String()
 }
 
-// to is the address of the current list filtered by project, or else of the project's VMs.
+// projectPath is the address of the current list filtered by project, or else of the project's VMs.
 func (s Switcher) projectPath(id fleet.ProjectID) string {
 	l := s.Back
 	if l.Path == "" {

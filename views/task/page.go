@@ -12,14 +12,14 @@ import (
 
 // Page shows one task.
 type Page struct {
-	Task   fleet.Task
-	Parent *fleet.Task // parent task; nil: none, or none that the reader may see
-	Now    time.Time
-	Cancel fleet.ActionState // whether the task can be cancelled
-	Steps  *ListPage         // one page of child tasks; nil: none
-	Run    *fleet.GuestRun   // program run in a guest; nil: none
+	Task      fleet.Task
+	Parent    *fleet.Task // parent task; nil: none, or none that the reader may see
+	Now       time.Time
+	Cancel    fleet.ActionState // whether the task can be cancelled
+	Steps     *ListPage         // one page of child tasks; nil: none
+	Run       *fleet.GuestRun   // program run in a guest; nil: none
 	RunHidden string            // why the program's output is hidden; empty: it is shown
-	Back   string            // list that the task was started from; empty: none
+	Back      string            // list that the task was started from; empty: none
 }
 
 // live is the wake-up key of the task's page.

@@ -7,7 +7,7 @@ import (
 	"quantix/views/kit"
 )
 
-// ranWords describes the program's arguments by their number, since the portal does not store them.
+// argumentsText describes the program's arguments by their number, since the portal does not store them.
 func argumentsText(r fleet.GuestRun) string {
 	if r.Args == 0 {
 		return ""
@@ -15,7 +15,7 @@ func argumentsText(r fleet.GuestRun) string {
 	return "with " + kit.Count(r.Args, "argument") + ", not stored"
 }
 
-// endLook is the icon, CSS class and text for the exit of a program.
+// exitLook is the icon, CSS class and text for the exit of a program.
 func exitLook(o fleet.GuestOutput) (icon, tone, word string) {
 	switch {
 	case o.Signal != 0:

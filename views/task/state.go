@@ -45,7 +45,7 @@ func stateLook(s fleet.JobState) (t, icon, word string) {
 	return "unknown", "circle-question-mark", "Outcome unknown"
 }
 
-// toneOf is the CSS class of texts about a task in the state.
+// stateClass is the CSS class of texts about a task in the state.
 func stateClass(s fleet.JobState) string {
 	switch s {
 	case fleet.JobFailed:

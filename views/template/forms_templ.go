@@ -70,7 +70,7 @@ func osFields(f Form, wrap templ.Attributes) templ.Component {
 	})
 }
 
-// Make is the form that creates a template, or a new version of a template, from a VM.
+// Create is the form that creates a template, or a new version of a template, from a VM.
 func Create(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -73,7 +73,7 @@ func (p Page) tabs() []kit.Tab {
 // Tabs are the keys of the template page's tabs; the first tab is the default.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
-func (p Page) seesHosts() bool      { return policy.May(p.Actor, policy.InfraSee, "") }
+func (p Page) seesHosts() bool  { return policy.May(p.Actor, policy.InfraSee, "") }
 func (p Page) mayPublish() bool { return policy.May(p.Actor, policy.InfraChange, "") }
 
 func (p Page) path(below ...string) string { return views.TemplatePath(p.Template.ID, below...) }
@@ -102,7 +102,8 @@ func (p Page) pool(id fleet.PoolID) string {
 	return "a pool"
 }
 
-// NewVMAt is the address of the form of a new VM from a template version; with version empty, from the newest version.
+// NewVMPath is the address of the form of a new VM from a template version; with version empty, from the newest
+// version.
 func NewVMPath(id fleet.TemplateID, version fleet.TemplateVersionID) string {
 	at := kit.Link{Path: "/vms/new"}.With("template", string(id))
 	if version != "" {
@@ -144,7 +145,7 @@ func (p Page) versionActs(v fleet.TemplateVersion) []kit.Act {
 	return append(out, kit.Act{Icon: "trash-2", Word: "Delete version", Href: at.String(), Dialog: true, Danger: true}.As(v.Actions, fleet.ActDelete))
 }
 
-// part is a field of the spec that differs from a new VM's default.
+// specField is a field of the spec that differs from a new VM's default.
 type specField struct{ label, words string }
 
 func changedFields(s fleet.VMSpec) []specField {
@@ -171,7 +172,7 @@ func nicText(n fleet.NIC) string {
 	return name
 }
 
-// others counts the VMs of projects that the reader may not see.
+// otherVMsText counts the VMs of projects that the reader may not see.
 func otherVMsText(v fleet.TemplateVersion) string {
 	text := kit.Count(v.Others, "VM") + " of other projects"
 	if v.OthersLinked > 0 {
@@ -212,7 +213,7 @@ func (p Page) grantActs(g fleet.ImageGrant) []kit.Act {
 	}}
 }
 
-// In holds the values that a person typed in a template form.
+// FormValues holds the values that a person typed in a template form.
 type FormValues struct {
 	Name, Description, Family, System, Release, Arch string
 	To, Note, Confirm                                string // To: the template that gets a new version; empty: a new template
@@ -241,8 +242,8 @@ func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
 
 func (f Form) back() string { return views.TemplatePath(f.Template.ID) }
 
-// why is the reason why no template can be created from the VM, neither from copies of the disks nor from their images;
-// empty: possible.
+// whyNot is the reason why no template can be created from the VM, neither from copies of the disks nor from their
+// images; empty: possible.
 func (f Form) whyNot() string {
 	ok, why := f.VM.AllowsTemplate()
 	if images, _ := f.VM.AllowsTemplateOfImages(); ok || images {
@@ -251,12 +252,12 @@ func (f Form) whyNot() string {
 	return why
 }
 
-// ways are the choices for the disks of a new version.
+// diskOptions are the choices for the disks of a new version.
 func (f Form) diskOptions() []kit.Option {
 	return []kit.Option{{Text: "Copies of the disks as they are now"}, {Value: "images", Text: "The images of the disks"}}
 }
 
-// wayWhy is the hint for the choice of disks: why the disks cannot be copied now, or that the VM can run during the
+// diskHint is the hint for the choice of disks: why the disks cannot be copied now, or that the VM can run during the
 // copy.
 func (f Form) diskHint() string {
 	if ok, why := f.VM.AllowsTemplate(); !ok {

@@ -870,7 +870,7 @@ func versions(p Page) templ.Component {
 	})
 }
 
-// made lists the VMs created from a version.
+// createdVMs lists the VMs created from a version.
 func createdVMs(v fleet.TemplateVersion) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -9,15 +9,15 @@ import (
 	"quantix/views"
 )
 
-// devicesDrawn is how many devices of a host one picture shows.
+// maxDevices is how many devices of a host one picture shows.
 const maxDevices = 48
 
 // wiring holds a host's reported network devices.
 type wiring struct {
-	host   fleet.HostID
-	prefix string // prefix of node ids
-	nics   []fleet.HostNIC
-	online  bool // the host is online, so its report is current
+	host     fleet.HostID
+	prefix   string // prefix of node ids
+	nics     []fleet.HostNIC
+	online   bool // the host is online, so its report is current
 	complete bool // the device list is complete, so a device that is not listed does not exist
 }
 
@@ -41,7 +41,7 @@ func (w wiring) below(n fleet.HostNIC) (out []fleet.HostNIC) {
 	return out
 }
 
-// deepest is the maximum depth of stacked devices: physical NICs, bonds, VLANs, bridges, and VLANs on bridges.
+// maxDepth is the maximum depth of stacked devices: physical NICs, bonds, VLANs, bridges, and VLANs on bridges.
 const maxDepth = 5
 
 // depths is each device's distance from the physical NICs. All bridges share one depth, except bridges on a VLAN of
@@ -183,7 +183,7 @@ func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
 	return columns
 }
 
-// through is the severity of a line that starts at the device.
+// lineSeverity is the severity of a line that starts at the device.
 func (w wiring) lineSeverity(n fleet.HostNIC) fleet.Severity {
 	tone, _, _ := w.state(n)
 	return tone

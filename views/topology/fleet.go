@@ -16,11 +16,11 @@ const (
 
 // Measures of the fleet's picture: a row for each host, a rail for each network.
 const (
-	railGap  = 40
-	rowHeight  = 52
-	railTop = 132 // for the slanted network names
-	railLeft = boxWidth + 36
-	railRight  = 110 // right of the last rail, for its name
+	railGap   = 40
+	rowHeight = 52
+	railTop   = 132 // for the slanted network names
+	railLeft  = boxWidth + 36
+	railRight = 110 // right of the last rail, for its name
 )
 
 // Rail is a network, drawn as a vertical line.
@@ -54,7 +54,7 @@ type Rails struct {
 	Taps  []Tap
 }
 
-// OfFleet lays out hosts as rows and networks as rails, in the given order.
+// FleetPicture lays out hosts as rows and networks as rails, in the given order.
 func FleetPicture(in fleet.NetworkGrid) Rails {
 	out := Rails{W: railLeft + len(in.Networks.Items)*railGap + railRight, H: railTop + len(in.Hosts.Items)*rowHeight + margin}
 	for i, n := range in.Networks.Items {
@@ -132,7 +132,7 @@ func (r Row) line() fleet.Severity {
 	return fleet.SeverityOK
 }
 
-// on lists the host's networks whose status on the host fulfils is.
+// networksOn lists the host's networks whose status on the host fulfils is.
 func networksOn(in fleet.NetworkGrid, h fleet.HostView, is func(fleet.NetworkHostStatus) bool) (out []Node) {
 	for _, n := range in.Networks.Items {
 		if c, ok := in.Statuses[fleet.NetworkOn{Network: n.ID, Host: h.ID}]; ok && is(c) {

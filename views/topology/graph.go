@@ -10,24 +10,24 @@ import (
 
 // Node is an object in a picture.
 type Node struct {
-	ID       string // unique in the picture
-	Column   int
-	Icon     string
-	Kind     string // label in the list: "Physical NIC"
-	Name     string
-	Detail   string // an additional line
-	Severity fleet.Severity
-	Word     string // state in one word
-	Explanation     string // full text of the fault; empty: none
-	Href     string // empty: no page
-	IsSubject     bool   // the object that the picture is about
+	ID          string // unique in the picture
+	Column      int
+	Icon        string
+	Kind        string // label in the list: "Physical NIC"
+	Name        string
+	Detail      string // an additional line
+	Severity    fleet.Severity
+	Word        string // state in one word
+	Explanation string // full text of the fault; empty: none
+	Href        string // empty: no page
+	IsSubject   bool   // the object that the picture is about
 }
 
 // Edge connects two nodes.
 type Edge struct {
-	From, To string
-	Severity fleet.Severity
-	Description     string // description of the connection or of its fault
+	From, To    string
+	Severity    fleet.Severity
+	Description string // description of the connection or of its fault
 }
 
 // Graph is the content of a picture. Columns are the column headers, from left to right.
@@ -47,7 +47,7 @@ func (g *Graph) node(id string) *Node {
 
 func (g *Graph) add(n Node) { g.Nodes = append(g.Nodes, n) }
 
-// join adds an edge. Of two edges between the same nodes, the worse one stays.
+// addEdge adds an edge. Of two edges between the same nodes, the worse one stays.
 func (g *Graph) addEdge(e Edge) {
 	for i, x := range g.Edges {
 		if x.From == e.From && x.To == e.To {
@@ -72,7 +72,7 @@ func (g Graph) Faults() (out []Node) {
 	return out
 }
 
-// Beside are the neighbours of a node, to the left and to the right.
+// Neighbours are the neighbours of a node, to the left and to the right.
 func (g Graph) Neighbours(id string) (left, right []Node) {
 	for _, e := range g.Edges {
 		from, to := g.node(e.From), g.node(e.To)

@@ -15,11 +15,11 @@ type hostGraph struct {
 	wiring
 	in       fleet.HostTopology
 	now      time.Time
-	current     bool // the host's report about networks and VMs is current
+	current  bool // the host's report about networks and VMs is current
 	networks int  // column of the networks
 }
 
-// OfHost is the network picture of one host: its devices, their networks, and the VMs on the networks.
+// HostGraph is the network picture of one host: its devices, their networks, and the VMs on the networks.
 func HostGraph(in fleet.HostTopology, now time.Time) Graph {
 	h := in.Host
 	g := &hostGraph{in: in, now: now, current: fleet.Fresh(h.InventoryAt, now), wiring: wiring{host: h.ID, online: fleet.Fresh(h.SeenAt, now)}}
@@ -88,7 +88,7 @@ func (g *hostGraph) addNetwork(n fleet.NetworkView) {
 	g.connectNetwork(n.Network, status, node)
 }
 
-// reach connects a network with the host's devices below it.
+// connectNetwork connects a network with the host's devices below it.
 func (g *hostGraph) connectNetwork(n fleet.Network, status fleet.NetworkHost, node Node) {
 	bridge := bridgeOf(n, status)
 	active := status.Status != nil && status.Status.Active
@@ -119,7 +119,7 @@ func (g *hostGraph) connectNetwork(n fleet.Network, status fleet.NetworkHost, no
 	g.addEdge(Edge{From: g.id(up.Name), To: to, Severity: g.lineSeverity(up), Description: n.Name + " uses the uplink " + up.Name})
 }
 
-// lost adds a bridge that a network reports but the host does not have.
+// addMissingBridge adds a bridge that a network reports but the host does not have.
 func (g *hostGraph) addMissingBridge(bridge, network, id string, column int) {
 	says := network + " is active, but its bridge " + bridge + " does not exist: NICs on the network have no connection."
 	if g.node(g.id(bridge)) == nil {
@@ -128,7 +128,7 @@ func (g *hostGraph) addMissingBridge(bridge, network, id string, column int) {
 	g.addEdge(Edge{From: g.id(bridge), To: id, Severity: fleet.SeverityBad, Description: says})
 }
 
-// reaches reports whether a device is below another one, at any depth.
+// isBelow reports whether a device is below another one, at any depth.
 func (w wiring) isBelow(from, to string, left int) bool {
 	if from == to {
 		return true
@@ -137,7 +137,7 @@ func (w wiring) isBelow(from, to string, left int) bool {
 	return ok && left > 0 && slices.ContainsFunc(w.below(n), func(b fleet.HostNIC) bool { return w.isBelow(from, b.Name, left-1) })
 }
 
-// guest adds a VM with its NICs.
+// addVM adds a VM with its NICs.
 func (g *hostGraph) addVM(node Node, phase fleet.Phase, nics []nic) {
 	node.Column = g.networks + 2
 	for _, c := range nics {
@@ -154,8 +154,8 @@ func (g *hostGraph) addVM(node Node, phase fleet.Phase, nics []nic) {
 	g.add(node)
 }
 
-// on returns the node to which a NIC is connected: a port group, a network, or a missing object. It also returns the
-// severity and the description of the line.
+// nicNode returns the node to which a NIC is connected: a port group, a network, or a missing object. It also returns
+// the severity and the description of the line.
 func (g *hostGraph) nicNode(c nic, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
 	i := slices.IndexFunc(g.in.Networks, func(n fleet.NetworkView) bool {
 		if c.id != "" {
@@ -182,7 +182,7 @@ func (g *hostGraph) nicNode(c nic, phase fleet.Phase) (id string, tone fleet.Sev
 	return id, tone, says
 }
 
-// missing adds the network or bridge that a NIC names but the host does not have.
+// addMissing adds the network or bridge that a NIC names but the host does not have.
 func (g *hostGraph) addMissing(c nic) (id string, tone fleet.Severity, says string) {
 	id = "gone:" + string(c.kind) + ":" + c.name
 	node := Node{ID: id, Column: g.networks, Icon: "network", Kind: "Network", Name: c.name, Severity: fleet.SeverityUnknown, Word: "Unknown"}
@@ -202,7 +202,7 @@ func (g *hostGraph) addMissing(c nic) (id string, tone fleet.Severity, says stri
 	return id, tone, says
 }
 
-// lineTone is the severity of a line to a node of severity t.
+// lineSeverityTo is the severity of a line to a node of severity t.
 func lineSeverityTo(t fleet.Severity) fleet.Severity {
 	if t == fleet.SeverityWarn {
 		return fleet.SeverityIdle // the node at the line's end shows the warning

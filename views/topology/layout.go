@@ -11,14 +11,14 @@ import (
 
 // Measures of a picture in pixels, on the grid of the pages.
 const (
-	boxWidth  = 152
-	boxHeight = 44
-	laneHeight  = 8 // height of a line that passes a column
-	rowGap    = 12
-	columnGap = 36
-	headHeight  = 28
-	margin    = 4
-	// signBefore is the distance of a fault sign from the end of its line, so that signs of several lines do not
+	boxWidth   = 152
+	boxHeight  = 44
+	laneHeight = 8 // height of a line that passes a column
+	rowGap     = 12
+	columnGap  = 36
+	headHeight = 28
+	margin     = 4
+	// signDistance is the distance of a fault sign from the end of its line, so that signs of several lines do not
 	// overlap.
 	signDistance = 18
 )
@@ -50,7 +50,7 @@ type Picture struct {
 	Lines []Line
 }
 
-// Lay computes the layout of the graph; the same graph always gives the same picture. Columns without nodes are left
+// LayOut computes the layout of the graph; the same graph always gives the same picture. Columns without nodes are left
 // out. Rows are sorted so that few lines cross. A node is placed close to the first node to its right, so the picture
 // begins at its top. An edge that leads to the left is reversed. An edge within one column is left out.
 func LayOut(g Graph) Picture {
@@ -146,7 +146,7 @@ func columns(g Graph) (of []int, heads []string) {
 	return of, heads
 }
 
-// drawn is the path of an edge: curves between columns, straight lines through columns that it passes.
+// linePath is the path of an edge: curves between columns, straight lines through columns that it passes.
 func linePath(e Edge, c int, via []*item, left func(int) int, middle func(*item) int) Line {
 	var path strings.Builder
 	out := Line{Edge: e}

@@ -10,7 +10,7 @@ import (
 	"quantix/views"
 )
 
-// look is the state of a network on a host, with the same words as the table of hosts on the network's page.
+// networkState is the state of a network on a host, with the same words as the table of hosts on the network's page.
 func networkState(h fleet.NetworkHost) (tone fleet.Severity, word, says string) {
 	switch st := h.Status; {
 	case h.State == fleet.NetworkUnknown:
@@ -135,7 +135,7 @@ func nicsOf(wanted []fleet.NIC, said []fleet.NICState) (out []nic) {
 	return out
 }
 
-// guest is the node of a VM, managed or unmanaged.
+// guestNode is the node of a VM, managed or unmanaged.
 func guestNode(id, name, href string, phase fleet.Phase, said *fleet.VMStatus) Node {
 	out := Node{ID: id, Icon: "monitor", Kind: "VM", Name: name, Href: href, Severity: phase.Severity(), Word: phase.Word()}
 	if said != nil {
@@ -153,7 +153,7 @@ func vmNode(v fleet.VMView) Node {
 	return guestNode("vm:"+string(v.ID), v.Name, views.VMPath(v.ID), v.Phase, v.Status)
 }
 
-// toCard is the severity of a line to a VM's NIC, from the network's severity on the host and the VM's phase.
+// nicLineSeverity is the severity of a line to a VM's NIC, from the network's severity on the host and the VM's phase.
 func nicLineSeverity(network fleet.Severity, vm fleet.Phase) fleet.Severity {
 	if network == fleet.SeverityOK && vm.Severity() == fleet.SeverityIdle {
 		return fleet.SeverityIdle

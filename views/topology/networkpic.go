@@ -9,7 +9,7 @@ import (
 	"quantix/views"
 )
 
-// portsDrawn is how many devices of each host a network's picture shows.
+// maxPorts is how many devices of each host a network's picture shows.
 const maxPorts = 3
 
 // Columns of a network's picture.
@@ -21,7 +21,7 @@ const (
 	columnVMs
 )
 
-// OfNetwork is the picture of a network: the hosts with their uplink devices on the left, the VMs on the right.
+// NetworkGraph is the picture of a network: the hosts with their uplink devices on the left, the VMs on the right.
 func NetworkGraph(in fleet.NetworkTopology, now time.Time) Graph {
 	g := Graph{Columns: []string{"Devices", "Hosts", "Network", "Port groups", "VMs"}}
 	n := in.Network
@@ -59,7 +59,7 @@ func NetworkGraph(in fleet.NetworkTopology, now time.Time) Graph {
 	return g
 }
 
-// hostOf adds one host: its bridge and the uplink devices.
+// addHost adds one host: its bridge and the uplink devices.
 func (g *Graph) addHost(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevices, now time.Time) {
 	w := wiring{host: h.HostID, prefix: string(h.HostID) + ":", nics: d.NICs, online: fleet.Fresh(h.SeenAt, now), complete: d.Current}
 	node := Node{ID: "host:" + string(h.HostID), Column: columnHosts, Icon: "server", Kind: "Host", Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "topology")}
@@ -99,7 +99,7 @@ func (g *Graph) addHost(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevice
 	}
 }
 
-// vmOf adds a VM with its NICs on the network.
+// addVM adds a VM with its NICs on the network.
 func (g *Graph) addVM(in fleet.NetworkTopology, v fleet.VMView) {
 	node := vmNode(v)
 	node.Column, node.Detail = columnVMs, joinText(v.HostName, node.Detail)

@@ -50,7 +50,7 @@ func (l layers) clone() layers {
 	return out
 }
 
-// swept is a column sorted by its items' average neighbour position. An item without neighbours keeps its place.
+// reordered is a column sorted by its items' average neighbour position. An item without neighbours keeps its place.
 func (l layers) reordered(c int, forward bool) []*item {
 	beside := c - 1
 	if !forward {
@@ -109,8 +109,8 @@ func (l layers) crossings() (n int) {
 	return n
 }
 
-// place assigns each item a vertical position, close to its neighbours and without overlap. It returns the picture's
-// height.
+// setPositions assigns each item a vertical position, close to its neighbours and without overlap. It returns the
+// picture's height.
 func (l layers) setPositions() float64 {
 	for _, row := range l {
 		y := 0.0
@@ -169,8 +169,8 @@ func align(row []*item, forward bool) {
 	}
 }
 
-// wish is the item's preferred position: level with its first neighbour to the right, or at the average of its
-// neighbours to the left.
+// preferredCenter is the item's preferred position: level with its first neighbour to the right, or at the average of
+// its neighbours to the left.
 func (i *item) preferredCenter(forward bool) float64 {
 	near := i.left
 	if !forward {

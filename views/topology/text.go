@@ -45,7 +45,7 @@ func glyph(r rune) float64 {
 	return 0.6
 }
 
-// joined joins two parts of a line, if both are present.
+// joinText joins two parts of a line, if both are present.
 func joinText(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
@@ -53,10 +53,10 @@ func joinText(a, b string) string {
 	return a + " · " + b
 }
 
-// list joins words, as in a column header: "Bonds, VLANs".
+// joinWords joins words, as in a column header: "Bonds, VLANs".
 func joinWords(words []string) string { return strings.Join(words, ", ") }
 
-// rate formats a link speed; empty: unknown.
+// speedText formats a link speed; empty: unknown.
 func speedText(mbps int) string {
 	switch {
 	case mbps <= 0:

@@ -11,14 +11,14 @@ import (
 
 const (
 	textLeft   = 34 // left offset of a box's text
-	maxFaults = 8  // faults listed above a picture
-	maxNames  = 8  // neighbours listed by name
+	maxFaults  = 8  // faults listed above a picture
+	maxNames   = 8  // neighbours listed by name
 	detailSize = 11 // font size of the second line
 )
 
 var severityWords = map[fleet.Severity]string{fleet.SeverityOK: "OK", fleet.SeverityWarn: "Warning", fleet.SeverityBad: "Failed", fleet.SeverityUnknown: "Unknown"}
 
-// room is the available width of a box's text.
+// textWidth is the available width of a box's text.
 func (b Box) textWidth() int {
 	if b.hasIcon() {
 		return b.W - textLeft - 28
@@ -26,8 +26,10 @@ func (b Box) textWidth() int {
 	return b.W - textLeft - 8
 }
 
-// marked reports whether the box has an icon for its severity. Boxes without a fault have none.
-func (b Box) hasIcon() bool { return b.Severity != fleet.SeverityOK && b.Severity != fleet.SeverityIdle }
+// hasIcon reports whether the box has an icon for its severity. Boxes without a fault have none.
+func (b Box) hasIcon() bool {
+	return b.Severity != fleet.SeverityOK && b.Severity != fleet.SeverityIdle
+}
 
 func (b Box) class() string {
 	if b.IsSubject {
@@ -39,8 +41,8 @@ func (b Box) class() string {
 // line is the second line of a box.
 func (n Node) line() string { return joinText(n.Word, n.Detail) }
 
-// second is the second line, cut to the width of the box. If a node without a fault has too little space for state and
-// detail, the line shows the detail only.
+// secondLine is the second line, cut to the width of the box. If a node without a fault has too little space for state
+// and detail, the line shows the detail only.
 func (b Box) secondLine() string {
 	if b.Severity == fleet.SeverityOK && b.Detail != "" && widthOf(b.line(), detailSize) > float64(b.textWidth()) {
 		return fit(b.Detail, detailSize, b.textWidth())

@@ -14,7 +14,7 @@ var actionIcons = map[fleet.Action]string{
 	fleet.ActPause: "pause", fleet.ActResume: "play", fleet.ActConsole: "monitor", fleet.ActEdit: "pencil", fleet.ActProtect: "shield", fleet.ActDelete: "trash-2",
 }
 
-// sure is the browser's confirmation text for an action that loses unwritten guest data; empty: no confirmation.
+// confirmText is the browser's confirmation text for an action that loses unwritten guest data; empty: no confirmation.
 func confirmText(a fleet.Action, name string) string {
 	if !a.Job().Info().InterruptsWaits {
 		return ""

@@ -28,7 +28,7 @@ func (p Page) reserveActs(c fleet.NICAddresses) []kit.Act {
 	return append(acts, kit.Act{Icon: "network", Word: "Addresses of " + c.Network, Href: views.TabPath(views.NetworkPath(c.NetworkID), "addresses")})
 }
 
-// shared names the other machines with the NIC's MAC address; empty: none.
+// duplicateMACText names the other machines with the NIC's MAC address; empty: none.
 func duplicateMACText(c fleet.NICAddresses) string {
 	if len(c.Others) == 0 {
 		return ""

@@ -50,10 +50,10 @@ func bulkSections() []bulkSection {
 	return out
 }
 
-// ticked reports whether the bulk edit changes the field.
+// changes reports whether the bulk edit changes the field.
 func (p BulkPage) changes(name string) bool { return p.Form.Typed.Get("set."+name) != "" }
 
-// setIn counts the ticked fields of a section.
+// countChanges counts the ticked fields of a section.
 func (p BulkPage) countChanges(f bulkSection) int {
 	n := 0
 	for _, v := range f.fields {

@@ -48,7 +48,7 @@ func (p ComparePage) right() (name, at string) {
 	return p.Right.Name, views.VMPath(p.Right.ID)
 }
 
-// alike is the text for two sides without differences.
+// sameText is the text for two sides without differences.
 func (p ComparePage) sameText() string {
 	if p.Version != nil {
 		return "Hardware, devices and policies are those of a new VM from the template."
@@ -70,7 +70,7 @@ func (p ComparePage) crumbs() []kit.Crumb {
 	return []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}, {Text: p.Left.Name, Href: views.VMPath(p.Left.ID)}}
 }
 
-// differ counts the rows with different values.
+// countDifferent counts the rows with different values.
 func (p ComparePage) countDifferent() int {
 	n := 0
 	for _, r := range p.Rows {

@@ -27,7 +27,7 @@ func (p DeletePage) dialog() kit.Dialog {
 	return d
 }
 
-// Fate is the choice between keeping and deleting disks. A choice that is not possible has a reason.
+// DiskChoice is the choice between keeping and deleting disks. A choice that is not possible has a reason.
 type DiskChoice struct {
 	Chosen             string
 	WhyKeep, WhyDelete string

@@ -270,7 +270,7 @@ func Delete(p DeletePage) templ.Component {
 	})
 }
 
-// diskFate is the choice to keep or delete disks. Parts of the form for one choice only have the class if-keep or
+// diskChoiceField is the choice to keep or delete disks. Parts of the form for one choice only have the class if-keep or
 // if-delete.
 func diskChoiceField(f DiskChoice) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -373,7 +373,7 @@ func diskChoiceField(f DiskChoice) templ.Component {
 	})
 }
 
-// deleteWords is the label of the delete button. It depends on the choice for the disks.
+// deleteLabel is the label of the delete button. It depends on the choice for the disks.
 func deleteLabel(what string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

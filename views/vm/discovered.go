@@ -8,7 +8,7 @@ import (
 	"quantix/views/kit"
 )
 
-// FoundPage shows an unmanaged VM.
+// DiscoveredPage shows an unmanaged VM.
 type DiscoveredPage struct {
 	VM  fleet.DiscoveredVM
 	Now time.Time

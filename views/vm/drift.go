@@ -28,7 +28,7 @@ func actual(vm fleet.VMView, field, wanted string) string {
 	return wanted
 }
 
-// driftWords lists the fields with drift: "vCPUs, memory".
+// driftFields lists the fields with drift: "vCPUs, memory".
 func driftFields(vm *fleet.VMView) string {
 	words := make([]string, len(vm.Status.Drift))
 	for i, d := range vm.Status.Drift {

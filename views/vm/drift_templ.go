@@ -123,7 +123,7 @@ func driftCard(p Page) templ.Component {
 	})
 }
 
-// changed marks a value that was changed on the host.
+// driftBadge marks a value that was changed on the host.
 func driftBadge(vm fleet.VMView, field string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

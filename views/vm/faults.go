@@ -9,7 +9,7 @@ import (
 	"quantix/views/kit"
 )
 
-// fieldWord is the label of a VM field.
+// fieldLabel is the label of a VM field.
 func fieldLabel(name string) string {
 	if f, ok := fleet.FieldOf(name); ok {
 		return f.Type
@@ -20,7 +20,7 @@ func fieldLabel(name string) string {
 // faultID is the element id of an action button at the i-th fault.
 func faultID(i int, word string) string { return "fault-" + strconv.Itoa(i) + "-" + word[:3] }
 
-// trouble is the warning that the phase does not show: a fault of the VM, or a failed last job; empty: none.
+// warning is the warning that the phase does not show: a fault of the VM, or a failed last job; empty: none.
 func warning(vm *fleet.VMView) (word, text string) {
 	if len(vm.Status.Faults) > 0 {
 		f := vm.Status.Faults[0]
@@ -32,7 +32,7 @@ func warning(vm *fleet.VMView) (word, text string) {
 	return vm.Status.Failure(), vm.Status.Error
 }
 
-// waysOut are the actions that resolve a fault.
+// remedies are the actions that resolve a fault.
 func (p Page) remedies(f fleet.Fault) []kit.Act {
 	if f.Code == fleet.FaultExpiry {
 		return []kit.Act{kit.Act{Icon: "shield", Word: "Extend…", Href: p.path("guard"), Dialog: true}.When(p.action(fleet.ActProtect).Reason)}

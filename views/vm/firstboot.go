@@ -11,26 +11,26 @@ import (
 	"quantix/views/kit"
 )
 
-// FirstForm is the form of a guest's first-boot data. Its fields have the API's names.
+// FirstBootForm is the form of a guest's first-boot data. Its fields have the API's names.
 type FirstBootForm struct {
-	Typed  url.Values
-	Errors kit.Errors
-	Specs  []fleet.Customization // specs to choose from; empty in the form of a spec itself
-	Current    fleet.VMFirstBoot     // current first-boot data of an existing VM
-	Spec   bool                  // edits a customization spec, which may contain variables
-	OtherSettings   string                // text about settings without a field in the form, which an edit keeps
+	Typed         url.Values
+	Errors        kit.Errors
+	Specs         []fleet.Customization // specs to choose from; empty in the form of a spec itself
+	Current       fleet.VMFirstBoot     // current first-boot data of an existing VM
+	Spec          bool                  // edits a customization spec, which may contain variables
+	OtherSettings string                // text about settings without a field in the form, which an edit keeps
 }
 
 // Names of form fields that the API does not have.
 const (
-	FirstKind     = "firstBoot.kind"
-	FirstNetwork  = "firstBoot.cloudInit.network"
-	FirstPassword = "firstBoot.cloudInit.users[0].password"
-	FirstPasswordHash     = "firstBoot.cloudInit.users[0].passwordHash"
-	FirstSpec     = "firstBoot.customizationId"
-	FirstValues   = "firstBoot.variables"
-	BySpec        = "spec"  // kind: by customization spec
-	KeepCurrent         = "again" // kind: apply the current first-boot data again
+	FirstKind         = "firstBoot.kind"
+	FirstNetwork      = "firstBoot.cloudInit.network"
+	FirstPassword     = "firstBoot.cloudInit.users[0].password"
+	FirstPasswordHash = "firstBoot.cloudInit.users[0].passwordHash"
+	FirstSpec         = "firstBoot.customizationId"
+	FirstValues       = "firstBoot.variables"
+	BySpec            = "spec"  // kind: by customization spec
+	KeepCurrent       = "again" // kind: apply the current first-boot data again
 )
 
 func (f FirstBootForm) field(name string, in kit.Field) kit.Field {
@@ -42,7 +42,7 @@ func (f FirstBootForm) field(name string, in kit.Field) kit.Field {
 	return in
 }
 
-// cloud is a field of the cloud-init form.
+// cloudField is a field of the cloud-init form.
 func (f FirstBootForm) cloudField(name string, in kit.Field) kit.Field {
 	return f.field("firstBoot.cloudInit."+name, in)
 }
@@ -81,7 +81,7 @@ func (f FirstBootForm) specs() []kit.Option {
 // DefaultUser is the label of a user without a name: see fleet.FirstUser.
 const DefaultUser = "the image's default user"
 
-// now summarizes the typed values; empty: nothing typed.
+// summary summarizes the typed values; empty: nothing typed.
 func (f FirstBootForm) summary() string {
 	kind := f.Typed.Get(FirstKind)
 	switch kind {
@@ -108,7 +108,7 @@ func (f FirstBootForm) summary() string {
 	return words
 }
 
-// wrong reports whether any field of the first-boot data has an error.
+// hasErrors reports whether any field of the first-boot data has an error.
 func (f FirstBootForm) hasErrors() bool { return f.Errors.Under("firstBoot") != "" }
 
 func area(in kit.Field, rows, placeholder string) kit.Field {
@@ -138,12 +138,12 @@ func (f FirstBootForm) password() kit.Field {
 	return in
 }
 
-// firstForm is the part of a VM's form with the first-boot data.
+// firstBootPrefix is the part of a VM's form with the first-boot data.
 func (f Form) firstForm() FirstBootForm {
 	return FirstBootForm{Typed: f.Typed, Errors: f.Errors, Specs: f.Specs}
 }
 
-// FirstPage is the dialog that changes a VM's first-boot data. The guest reads the data at its next start.
+// FirstBootPage is the dialog that changes a VM's first-boot data. The guest reads the data at its next start.
 type FirstBootPage struct {
 	VM     fleet.VMView
 	Form   FirstBootForm

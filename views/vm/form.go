@@ -34,7 +34,7 @@ type Form struct {
 	Default fleet.VMDefaults // defaults that the form preselects
 }
 
-// From is the source that filled the form of a new VM.
+// Source is the source that filled the form of a new VM.
 type Source struct {
 	Title, Back string
 	Note        string            // one sentence for the form
@@ -61,7 +61,7 @@ func (f Form) back() string {
 	return "/vms"
 }
 
-// cloned names the source of the disk with index i of a clone; empty: the disk is no copy.
+// cloneSource names the source of the disk with index i of a clone; empty: the disk is no copy.
 func (f Form) cloneSource(i string) string {
 	n, err := strconv.Atoi(i)
 	if f.Source == nil || err != nil || n >= len(f.Source.Disks) {
@@ -70,7 +70,7 @@ func (f Form) cloneSource(i string) string {
 	return f.Source.Disks[n]
 }
 
-// was names the original network of an imported NIC; empty: none.
+// originalNetwork names the original network of an imported NIC; empty: none.
 func (f Form) originalNetwork(at string) string {
 	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(at, "spec.nics["), "]"))
 	if f.Source == nil || err != nil || n >= len(f.Source.NICs) {
@@ -79,7 +79,7 @@ func (f Form) originalNetwork(at string) string {
 	return f.Source.NICs[n] + "."
 }
 
-// kept are the hidden fields of a NIC's filter settings, which the form does not show.
+// hiddenNICFields are the hidden fields of a NIC's filter settings, which the form does not show.
 func (f Form) hiddenNICFields(at string) []kit.FormValue {
 	var out []kit.FormValue
 	if f.Edits {
@@ -95,7 +95,7 @@ func (f Form) hiddenNICFields(at string) []kit.FormValue {
 	return out
 }
 
-// keptWords describes the hidden NIC settings: "Keeps 2 security groups."
+// hiddenNICText describes the hidden NIC settings: "Keeps 2 security groups."
 func hiddenNICText(kept []kit.FormValue) string {
 	n := 0
 	for _, s := range kept {
@@ -109,7 +109,7 @@ func hiddenNICText(kept []kit.FormValue) string {
 	return "Keeps " + kit.Count(n, "security group") + "."
 }
 
-// several describes the typed number of VMs: "3 VMs, from number 5".
+// countText describes the typed number of VMs: "3 VMs, from number 5".
 func (f Form) countText() string {
 	n, err := strconv.Atoi(strings.TrimSpace(f.Typed.Get("count")))
 	switch {

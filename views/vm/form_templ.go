@@ -435,7 +435,7 @@ func newForm(f Form) templ.Component {
 	})
 }
 
-// severalFold is the section for creating several VMs at once, which is rarely used.
+// countFold is the section for creating several VMs at once, which is rarely used.
 func countFold(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -40,7 +40,7 @@ func (p GrowPage) effectText() string {
 	return "The guest sees the new size at its next start. Grow the partition and the file system in the guest."
 }
 
-// now is the disk's current size.
+// currentSize is the disk's current size.
 func (p GrowPage) currentSize() string {
 	if n := p.VM.DiskBytes(p.Disk); n > 0 {
 		return kit.Bytes(n)
@@ -63,7 +63,7 @@ func (p Page) diskActs(d fleet.Disk) []kit.Act {
 	return acts
 }
 
-// asked is the requested size of a disk that its host has not grown yet; empty: the disk has the requested size.
+// pendingSize is the requested size of a disk that its host has not grown yet; empty: the disk has the requested size.
 func pendingSize(vm fleet.VMView, d fleet.Disk) string {
 	if has := vm.DiskBytes(d); vm.Status != nil && d.SizeBytes > has && has > 0 {
 		return kit.Bytes(d.SizeBytes)

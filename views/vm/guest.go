@@ -74,7 +74,7 @@ func agentHelp(g fleet.GuestStatus) string {
 	return "Install and start qemu-guest-agent in the guest. Without it, addresses come from DHCP and ARP, and snapshots are not quiesced."
 }
 
-// clockOff describes the offset between the guest's and the host's clock. bad: the offset is large enough to break
+// clockOffset describes the offset between the guest's and the host's clock. bad: the offset is large enough to break
 // certificates and logs.
 func clockOffset(g fleet.GuestReading) (text string, bad bool) {
 	off := time.Duration(g.ClockMs) * time.Millisecond
@@ -112,7 +112,7 @@ func (p Page) guest() *fleet.GuestStatus {
 	return p.VM.Status.Guest
 }
 
-// GuardPage is the dialog that sets a VM's protection.
+// ProtectionPage is the dialog that sets a VM's protection.
 type ProtectionPage struct {
 	VM     fleet.VMView
 	Why    string
@@ -120,7 +120,7 @@ type ProtectionPage struct {
 	Errors kit.Errors
 }
 
-// GuardForm holds the values that a person typed. Times are in UTC.
+// ProtectionForm holds the values that a person typed. Times are in UTC.
 type ProtectionForm struct {
 	Protected, Locked, Stops bool
 	Reason, Expires          string
@@ -129,7 +129,7 @@ type ProtectionForm struct {
 // ExpiresForm is the time layout of the form's expiry field.
 const ExpiresForm = "2006-01-02T15:04"
 
-// GuardOf is the form of the VM's current protection.
+// ProtectionFormOf is the form of the VM's current protection.
 func ProtectionFormOf(g fleet.VMProtection) ProtectionForm {
 	out := ProtectionForm{Protected: g.Protected, Locked: g.Lock != nil, Stops: g.ExpiryStops}
 	if g.Lock != nil {

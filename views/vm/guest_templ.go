@@ -692,7 +692,7 @@ func Protection(p ProtectionPage) templ.Component {
 	})
 }
 
-// locked shows who locked the VM, and why.
+// lockNote shows who locked the VM, and why.
 func lockNote(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -14,7 +14,7 @@ func pluggedIn(vm fleet.VMView, mac string) bool {
 	return vm.Status != nil && slices.ContainsFunc(vm.Status.NICs, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) })
 }
 
-// unasked returns the guest's NICs that are not in the spec, without NICs of a pending unplug.
+// extraNICs returns the guest's NICs that are not in the spec, without NICs of a pending unplug.
 func extraNICs(vm fleet.VMView) []fleet.NICState {
 	if vm.Status == nil || fieldDrift(vm, "nics") != nil {
 		return nil
@@ -43,7 +43,7 @@ func statusMemory(vm fleet.VMView) int {
 	return vm.Status.MemoryMiB
 }
 
-// squeezed describes how far the balloon has reduced the guest's memory; empty: the guest has all its memory.
+// balloonText describes how far the balloon has reduced the guest's memory; empty: the guest has all its memory.
 func balloonText(vm fleet.VMView) string {
 	if vm.Status == nil || vm.Status.BalloonMiB == 0 {
 		return ""

@@ -10,10 +10,10 @@ import (
 
 // Sections of the form that fleet.VMSections does not list.
 const (
-	countSection = "vm-several"
-	firstSection   = "vm-first-boot"
-	rulesSection   = "vm-rules"
-	healthSection  = "vm-health"
+	countSection  = "vm-several"
+	firstSection  = "vm-first-boot"
+	rulesSection  = "vm-rules"
+	healthSection = "vm-health"
 )
 
 // BeginHeadings is the request value that asks for the section headings only.
@@ -46,7 +46,7 @@ func (f Form) headings(sent url.Values) []formSection {
 	return slices.DeleteFunc(out, func(s formSection) bool { return len(s.fields) > 0 && !f.hasSection(s) })
 }
 
-// sent reports whether the page has the section. A removed row leaves a gap in the row numbers.
+// hasSection reports whether the page has the section. A removed row leaves a gap in the row numbers.
 func (f Form) hasSection(s formSection) bool {
 	return slices.ContainsFunc(s.fields, func(p formField) bool { return f.Typed.Has(p.name) })
 }

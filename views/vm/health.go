@@ -15,8 +15,8 @@ type healthRow struct {
 }
 
 var healthLooks = map[fleet.Health]struct{ icon, tone, word string }{
-	fleet.Healthy:      {"circle-check", "ok", "Healthy"},
-	fleet.HealthFailing:  {"circle-x", "bad", "Failing"},
+	fleet.Healthy:       {"circle-check", "ok", "Healthy"},
+	fleet.HealthFailing: {"circle-x", "bad", "Failing"},
 	fleet.HealthUnknown: {"circle-question-mark", "unknown", "Unknown"},
 }
 
@@ -48,7 +48,7 @@ func (p Page) health() []healthRow {
 	return out
 }
 
-// name describes the check, cut to a column's width.
+// label describes the check, cut to a column's width.
 func (h healthRow) label() string {
 	const most = 44
 	text := kit.Capital(h.Check.Subject())
@@ -58,7 +58,7 @@ func (h healthRow) label() string {
 	return text
 }
 
-// then describes the host's reaction to a failed check, and how often the host has reacted.
+// reactionText describes the host's reaction to a failed check, and how often the host has reacted.
 func (h healthRow) reactionText() string {
 	switch {
 	case h.Check.Action == fleet.HealthReport:
@@ -110,7 +110,7 @@ func options(all []fleet.Option) []kit.Option {
 	return out
 }
 
-// rowsNow counts a section's rows for its heading.
+// rowsSummary counts a section's rows for its heading.
 func (f Form) rowsSummary(list, what string) string {
 	if n := len(f.rows(list)); n > 0 {
 		return kit.Count(n, what)

@@ -43,7 +43,7 @@ func ImportHref(pool fleet.PoolID, host fleet.HostID, volume string) string {
 
 func (f ImportFile) id() string { return string(f.PoolID) + "-" + string(f.HostID) + "-" + f.Name }
 
-// kindOf is the file's kind, in words.
+// kindText is the file's kind, in words.
 func (f ImportFile) kindText() string {
 	if f.Format == fleet.FormatOVA {
 		return "OVA archive"
@@ -54,7 +54,7 @@ func (f ImportFile) kindText() string {
 	return strings.ToUpper(f.Format) + " disk"
 }
 
-// contents describes the file's contents.
+// contentsText describes the file's contents.
 func (f ImportFile) contentsText() string {
 	a := f.Appliance
 	words := []string{}
@@ -100,7 +100,7 @@ type ExportPage struct {
 // ExportForm holds the values that a person chose.
 type ExportForm struct{ What, Pool string }
 
-// end is the time at which the exported file is deleted, in words.
+// deletedAtText is the time at which the exported file is deleted, in words.
 func (p ExportPage) deletedAtText(e fleet.Export) string {
 	left := e.ExpiresAt.Sub(p.Now)
 	if left < time.Hour {

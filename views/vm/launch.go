@@ -22,7 +22,7 @@ func launchOf(vm fleet.VMView) *fleet.LaunchInfo {
 	return vm.Status.Launch
 }
 
-// unmeasured is the reason why there is no launch measurement.
+// whyUnmeasured is the reason why there is no launch measurement.
 func whyUnmeasured(vm fleet.VMView) string {
 	switch {
 	case vm.Phase == fleet.PhaseUnknown:

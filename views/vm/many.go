@@ -16,7 +16,7 @@ const (
 	ManyCompare  fleet.Action = "compare"
 )
 
-// Asks reports whether the action on several VMs opens a dialog first.
+// OpensDialog reports whether the action on several VMs opens a dialog first.
 func OpensDialog(a fleet.Action) bool {
 	return a == fleet.ActDelete || a == ManySnapshot || a == ManyMigrate || a.Job().Info().InterruptsWaits
 }
@@ -62,7 +62,7 @@ func (p ManyPage) dialog() kit.Dialog {
 	return d
 }
 
-// names are the first VMs, and the number of VMs beyond them.
+// firstVMs are the first VMs, and the number of VMs beyond them.
 func (p ManyPage) firstVMs() (first []fleet.VMView, more int) {
 	n := min(len(p.VMs), shownNames)
 	return p.VMs[:n], len(p.VMs) - n
@@ -82,7 +82,7 @@ func (p ManyPage) Running() int {
 // Number is the text to type as confirmation.
 func (p ManyPage) Number() string { return strconv.Itoa(len(p.VMs)) }
 
-// goes describes the deletion, and how many VMs are powered off before it.
+// deletionText describes the deletion, and how many VMs are powered off before it.
 func (p ManyPage) deletionText() (text, off string) {
 	switch n := p.Running(); {
 	case len(p.VMs) == 1 && n == 0:

@@ -228,7 +228,7 @@ func Migrate(p MigratePage) templ.Component {
 	})
 }
 
-// onItsWayTo shows a running migration, with a link to its task.
+// vmMigrationBadge shows a running migration, with a link to its task.
 func vmMigrationBadge(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

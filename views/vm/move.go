@@ -39,9 +39,11 @@ func diskLink(id fleet.VMID, act string, disk fleet.Volref) string {
 	return kit.Link{Path: views.VMPath(id, "disks", act), Query: url.Values{"disk": {Volume(disk.PoolID, disk.Volume)}}}.String()
 }
 
-// open reports whether a person may choose the target. A target that only lacks space is open to people who may
+// selectable reports whether a person may choose the target. A target that only lacks space is open to people who may
 // overcommit.
-func (p MovePage) selectable(t fleet.MoveTarget) bool { return t.Allowed || t.LacksOnlySpace && p.overcommits() }
+func (p MovePage) selectable(t fleet.MoveTarget) bool {
+	return t.Allowed || t.LacksOnlySpace && p.overcommits()
+}
 
 func (p MovePage) overcommits() bool {
 	return p.In.Overcommit || p.Errors.At("overcommit") != "" || p.onlyRoom()

@@ -289,7 +289,7 @@ func MoveDisk(p MovePage) templ.Component {
 	})
 }
 
-// onItsWay shows a running disk migration, with a link to its task.
+// diskMigrationBadge shows a running disk migration, with a link to its task.
 func diskMigrationBadge(m *fleet.MovingDisk) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

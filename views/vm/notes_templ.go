@@ -178,7 +178,7 @@ func notes(p Page) templ.Component {
 	})
 }
 
-// migrateOff offers to leave the VM powered off after a failed job. It needs no confirmation, since no guest runs.
+// leaveOff offers to leave the VM powered off after a failed job. It needs no confirmation, since no guest runs.
 func leaveOff(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -22,7 +22,7 @@ type Page struct {
 	Actor   fleet.Actor
 
 	Moving     []fleet.MovingDisk // tab summary: running disk migrations, for actors who may see hosts
-	Leaving    *fleet.MigratingVM   // tab summary: the VM's running migration, for actors who may see hosts
+	Leaving    *fleet.MigratingVM // tab summary: the VM's running migration, for actors who may see hosts
 	MigrateWhy string             // why the actor may not migrate the VM; empty: allowed
 	MoveWhy    string             // why the actor may not move disks; empty: allowed
 

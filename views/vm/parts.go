@@ -13,10 +13,10 @@ import (
 	"quantix/views/kit"
 )
 
-// fold is a collapsible section of the form, closed until it is used.
+// formSection is a collapsible section of the form, closed until it is used.
 type formSection struct {
 	id, title string
-	summary       string // summary of its values
+	summary   string // summary of its values
 	open      bool
 	when      fleet.When // when an edit of any of its fields takes effect; empty: each field shows its own
 	fields    []formField
@@ -31,7 +31,7 @@ var sectionHelp = map[fleet.Section]kit.Topic{
 // topic is the section's topic in the manual. Sections of one disk or NIC have none: the enclosing section has it.
 func (s formSection) topic() kit.Topic { return sectionHelp[fleet.Section(s.title)] }
 
-// formPart is a VM field with its form name.
+// formField is a VM field with its form name.
 type formField struct {
 	name     string
 	input    fleet.Input
@@ -82,7 +82,7 @@ func rowFolds[S any](f Form, at string, fields []fleet.Field[S], stays bool) []f
 	return out
 }
 
-// filled returns the section with the summary of its fields' values. Set values come before defaults.
+// withSummary returns the section with the summary of its fields' values. Set values come before defaults.
 func (f Form) withSummary(one formSection) formSection {
 	var set, defaults []string
 	for i, p := range one.fields {
@@ -115,7 +115,7 @@ func (p formField) says(value string) string {
 	return p.input.ValueText(value)
 }
 
-// typedPart is the typed value of a field; empty: nothing, "0" or "false".
+// typedValue is the typed value of a field; empty: nothing, "0" or "false".
 func (f Form) typedValue(name string) string {
 	texts := f.Typed[name]
 	if len(texts) == 0 || slices.Contains([]string{"0", "false"}, texts[len(texts)-1]) {
@@ -136,7 +136,7 @@ func (f Form) part(p formField, section fleet.When) kit.Field {
 	return out
 }
 
-// closed reports whether the actor may not set the field. A value that is set can still be reset.
+// reserved reports whether the actor may not set the field. A value that is set can still be reset.
 func (f Form) reserved(p formField) bool {
 	return p.reserved != "" && !f.RunsHosts && f.typedValue(p.name) == "" && len(f.rows(p.name)) == 0
 }
@@ -200,7 +200,7 @@ func (f Form) keepsNIC(at string) bool {
 	return slices.ContainsFunc(f.VM.Spec.NICs, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, f.Typed.Get(at+".mac")) })
 }
 
-// room describes how far the running guest can grow without a restart; empty: not at all.
+// growthHint describes how far the running guest can grow without a restart; empty: not at all.
 func (f Form) growthHint(field string) string {
 	s := f.VM.Status
 	switch {

@@ -68,7 +68,7 @@ func (p PlanPage) key() string {
 	return "vm:" + string(p.Plan.VMID)
 }
 
-// later describes pending changes: "2 changes wait for the next start."
+// effectText describes pending changes: "2 changes wait for the next start."
 func (p PlanPage) effectText() string {
 	n := 0
 	for _, c := range p.Plan.Changes {
@@ -85,7 +85,7 @@ func (p PlanPage) effectText() string {
 	return strconv.Itoa(n) + " of " + strconv.Itoa(len(p.Plan.Changes)) + " take effect when the guest is shut down and started again."
 }
 
-// mark is the prefix of a diff line.
+// diffMark is the prefix of a diff line.
 func diffMark(op fleet.LineOp) string {
 	switch op {
 	case fleet.LineAdded:
@@ -96,12 +96,12 @@ func diffMark(op fleet.LineOp) string {
 	return " "
 }
 
-// plain reports whether the XML has only added lines, as for a new VM, whose definition replaces no older one.
+// onlyAdded reports whether the XML has only added lines, as for a new VM, whose definition replaces no older one.
 func onlyAdded(d fleet.DefinitionDiff) bool {
 	return !slices.ContainsFunc(d.Lines, func(l fleet.DefinitionLine) bool { return l.Op != fleet.LineAdded && l.Op != fleet.LineHidden })
 }
 
-// copied is the XML of a new definition.
+// addedText is the XML of a new definition.
 func addedText(d fleet.DefinitionDiff) string {
 	var b strings.Builder
 	for _, l := range d.Lines {
@@ -112,7 +112,7 @@ func addedText(d fleet.DefinitionDiff) string {
 	return b.String()
 }
 
-// lineWord is the screen reader's text for a diff line's colour.
+// diffWord is the screen reader's text for a diff line's colour.
 func diffWord(op fleet.LineOp) string {
 	switch op {
 	case fleet.LineAdded:

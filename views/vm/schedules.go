@@ -66,7 +66,8 @@ var scheduleWith = []kit.Option{
 	{Value: "memory", Text: "Disks and memory; the guest is paused meanwhile"},
 }
 
-// left is the maximum number of snapshots for this schedule: the VM's limit, less the snapshots of its other schedules.
+// maxSnapshots is the maximum number of snapshots for this schedule: the VM's limit, less the snapshots of its other
+// schedules.
 func (p SchedulePage) maxSnapshots() int {
 	left := fleet.MaxScheduledSnapshots
 	for _, s := range p.All {
@@ -116,7 +117,7 @@ func (p Page) scheduleActs(s fleet.ScheduleView) []kit.Act {
 	}
 }
 
-// scheduleKeeps describes how many snapshots the schedule keeps, and the snapshots' options.
+// retentionText describes how many snapshots the schedule keeps, and the snapshots' options.
 func retentionText(s fleet.ScheduleView) string {
 	out := s.Keep.Words()
 	switch {

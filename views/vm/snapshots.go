@@ -11,10 +11,10 @@ import (
 	"quantix/views/kit"
 )
 
-// snapLine is a chain of snapshots in the drawn tree. Branches hang beside their parent snapshot.
+// snapChain is a chain of snapshots in the drawn tree. Branches hang beside their parent snapshot.
 type snapChain []snapNode
 
-// snapSpot is one snapshot of a chain, or the VM's current position.
+// snapNode is one snapshot of a chain, or the VM's current position.
 type snapNode struct {
 	fleet.Snapshot
 	Here     bool

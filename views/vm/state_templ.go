@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// troubleChips are the warnings that the phase does not show: a fault, a failed last task, or drift.
+// warningChips are the warnings that the phase does not show: a fault, a failed last task, or drift.
 func warningChips(vm *fleet.VMView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

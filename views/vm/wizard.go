@@ -10,11 +10,11 @@ type Wizard struct {
 	Source  fleet.VMSource
 	Preset  string
 	Notes   []ImportNote // notes about imported XML
-	Read    bool       // XML was imported
-	Summary *Summary   // nil: the page requests it later
+	Read    bool         // XML was imported
+	Summary *Summary     // nil: the page requests it later
 }
 
-// Imported is a note about a line of imported XML.
+// ImportNote is a note about a line of imported XML.
 type ImportNote struct {
 	Line     int
 	At, Text string
@@ -37,10 +37,10 @@ type Summary struct {
 // Fact is one row of the summary.
 type Fact struct{ Word, Text string }
 
-// Other is a host that placement did not choose.
+// OtherHost is a host that placement did not choose.
 type OtherHost struct {
 	Name, Why string
-	Suitable     bool
+	Suitable  bool
 }
 
 // firstDisk is the disk of the image choice at the top of the form.

@@ -116,7 +116,8 @@ func testCopiedDisks(t *testing.T, h *host) {
 	}
 }
 
-// temporary is the copy of a VM's disk from a temporary snapshot. The portal sends its three jobs one after the other.
+// temporaryCopy is the copy of a VM's disk from a temporary snapshot. The portal sends its three jobs one after the
+// other.
 type temporaryCopy struct {
 	take, drop hypervisor.SnapshotWork
 	copy       hypervisor.VolumeWork

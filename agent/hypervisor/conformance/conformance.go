@@ -50,7 +50,7 @@ type Harness struct {
 	// Power reads a domain's power state without the backend. It returns fleet.Absent if the domain does not exist.
 	Power func(t *testing.T, id fleet.VMID) fleet.Power
 
-	// PowerOff forces a domain off, like virsh destroy.
+	// WhenPoweredOff forces a domain off, like virsh destroy.
 	PowerOff func(t *testing.T, id fleet.VMID)
 
 	// Change changes a stopped domain's definition, like virsh edit.
@@ -61,7 +61,7 @@ type Harness struct {
 	Seeds     func(t *testing.T, id fleet.VMID) []map[string]string
 	DropSeeds func(t *testing.T, id fleet.VMID)
 
-	// Keep saves a stopped domain's definition without the backend. restore defines the domain again.
+	// SaveDefinition saves a stopped domain's definition without the backend. restore defines the domain again.
 	SaveDefinition func(t *testing.T, id fleet.VMID) (restore func())
 
 	// Undefine removes a domain's definition without the backend. A running guest continues.

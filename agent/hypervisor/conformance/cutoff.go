@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// killed is the panic that interrupts a job at a step, as the end of its agent would.
+// agentKilled is the panic that interrupts a job at a step, as the end of its agent would.
 type agentKilled struct{}
 
 // steps counts the steps of a job and interrupts the job at step at. Each call of a job's functions is a step: a call
@@ -47,8 +47,8 @@ func endAt(n int, order func(*steps) error) (reached bool, err error) {
 	return false, err
 }
 
-// cutOff interrupts a job at each of its steps, and last when the job is done but its result is lost. Each time it
-// repeats the job, which must then complete, and checks the result. begin creates a new initial state for each step.
+// truncatedError interrupts a job at each of its steps, and last when the job is done but its result is lost. Each time
+// it repeats the job, which must then complete, and checks the result. begin creates a new initial state for each step.
 func (h *host) cutOff(act string, begin func() (order func(*steps) error, check func(when string))) {
 	h.t.Helper()
 	for n := 1; ; n++ {
@@ -88,7 +88,9 @@ func testCreateCutOff(t *testing.T, h *host) {
 				s.step()
 				return map[string][]byte{"user-data": []byte("#cloud-config\n"), "meta-data": []byte("instance-id: one\n")}, nil
 			}
-			in.RecordDisk = func(ref fleet.Volref) error { return s.record(func() { in.CreatedDisks = append(in.CreatedDisks, ref) }) }
+			in.RecordDisk = func(ref fleet.Volref) error {
+				return s.record(func() { in.CreatedDisks = append(in.CreatedDisks, ref) })
+			}
 			return h.ApplyVM(h.ctx, in)
 		}
 		return order, func(when string) {

@@ -35,7 +35,7 @@ func (h *host) wantDrift(id fleet.VMID, when string, fields ...string) []fleet.D
 	return got
 }
 
-// take returns the spec's value for the field's drift, as if the user accepted the drift.
+// driftValue returns the spec's value for the field's drift, as if the user accepted the drift.
 func driftValue[T any](t *testing.T, all []fleet.Drift, field string) (v T) {
 	t.Helper()
 	d, ok := find(all, func(d fleet.Drift) bool { return d.Field == field })
@@ -48,7 +48,7 @@ func driftValue[T any](t *testing.T, all []fleet.Drift, field string) (v T) {
 	return v
 }
 
-// drifted returns a stopped VM after a change of its number of vCPUs, memory and name on the host.
+// newDriftedVM returns a stopped VM after a change of its number of vCPUs, memory and name on the host.
 func (h *host) newDriftedVM(disks ...fleet.Disk) (fleet.VM, string) {
 	h.t.Helper()
 	vm := h.definedVM(disks...)

@@ -26,7 +26,7 @@ func (h *host) withGroups(vm fleet.VM, groups ...fleet.FlatGroup) hypervisor.App
 	return changedJob(h.applyJob(vm), func(o *hypervisor.Apply) { o.Groups = groups })
 }
 
-// counted returns the packet counts of the VM's only NIC by rule. It returns nil if the NIC has no counters.
+// packetCounts returns the packet counts of the VM's only NIC by rule. It returns nil if the NIC has no counters.
 func (h *host) packetCounts(vm fleet.VMID) (rules map[string]fleet.PassCount) {
 	h.t.Helper()
 	all, err := h.FilterCounts(h.ctx)

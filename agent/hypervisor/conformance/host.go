@@ -54,7 +54,7 @@ func mac() string {
 	return "52:54:00:" + id[0:2] + ":" + id[2:4] + ":" + id[4:6]
 }
 
-// vm returns a small VM that is not on the host yet. The test's cleanup deletes the VM with its disks.
+// newVM returns a small VM that is not on the host yet. The test's cleanup deletes the VM with its disks.
 func (h *host) newVM(disks ...fleet.Disk) fleet.VM {
 	h.t.Helper()
 	vm := fleet.VM{
@@ -65,7 +65,7 @@ func (h *host) newVM(disks ...fleet.Disk) fleet.VM {
 	return vm
 }
 
-// made returns a VM that is defined on the host.
+// definedVM returns a VM that is defined on the host.
 func (h *host) definedVM(disks ...fleet.Disk) fleet.VM {
 	h.t.Helper()
 	vm := h.newVM(disks...)
@@ -73,7 +73,7 @@ func (h *host) definedVM(disks ...fleet.Disk) fleet.VM {
 	return vm
 }
 
-// started returns a running VM.
+// runningVM returns a running VM.
 func (h *host) runningVM(disks ...fleet.Disk) fleet.VM {
 	h.t.Helper()
 	vm := h.definedVM(disks...)
@@ -140,14 +140,14 @@ func (h *host) apply(vm fleet.VM) {
 	h.must("apply "+vm.Name, h.ApplyVM(h.ctx, h.applyJob(vm)))
 }
 
-// order returns the job to apply a VM without created disks.
+// applyJob returns the job to apply a VM without created disks.
 func (h *host) applyJob(vm fleet.VM) hypervisor.Apply {
 	return hypervisor.Apply{
 		VM: vm, Project: "tests", Pools: h.pools, Progress: func(int, string) {}, RecordDisk: func(fleet.Volref) error { return nil },
 	}
 }
 
-// with returns a changed copy of the job.
+// changedJob returns a changed copy of the job.
 func changedJob(in hypervisor.Apply, f func(*hypervisor.Apply)) hypervisor.Apply {
 	f(&in)
 	return in

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// missing are the ways to remove a disk. back restores the disk; it is nil if the disk is lost.
+// disappearances are the ways to remove a disk. back restores the disk; it is nil if the disk is lost.
 var disappearances = []struct {
 	name string
 	take func(*testing.T, *host, fleet.Pool, string) (back func())

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// move returns a new job that moves the VM's first disk into the pool.
+// moveJob returns a new job that moves the VM's first disk into the pool.
 func (h *host) moveJob(vm fleet.VM, to fleet.Pool) hypervisor.MoveDisk {
 	return hypervisor.MoveDisk{
 		VM: vm, Pools: h.pools, Order: fleet.MoveParams{Disk: vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: vm.Spec.Disks[0].Volume}},

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// inProject returns the job for a VM of the project.
+// applyJobInProject returns the job for a VM of the project.
 func (h *host) applyJobInProject(vm fleet.VM, project string) hypervisor.Apply {
 	return changedJob(h.applyJob(vm), func(in *hypervisor.Apply) { in.Project = project })
 }

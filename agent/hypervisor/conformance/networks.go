@@ -35,7 +35,7 @@ func (h *host) network(mode fleet.NetworkMode) fleet.Network {
 	return n
 }
 
-// running returns an applied network.
+// newRunningNetwork returns an applied network.
 func (h *host) newRunningNetwork(mode fleet.NetworkMode) fleet.Network {
 	h.t.Helper()
 	n := h.network(mode)
@@ -226,7 +226,7 @@ func testNetworkInUse(t *testing.T, h *host) {
 	h.must("release", h.ReleaseNetwork(h.ctx, n))
 }
 
-// on returns a VM with a NIC on the network.
+// newVMOnNetwork returns a VM with a NIC on the network.
 func (h *host) newVMOnNetwork(n fleet.Network) fleet.VM {
 	h.t.Helper()
 	vm := h.newVM()

@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// testNICOfItsOwn connects two VMs to a network whose device serves one NIC. Both VMs are defined, but only one can run
-// at a time.
+// testNICNeedsDevice connects two VMs to a network whose device serves one NIC. Both VMs are defined, but only one can
+// run at a time.
 func testNICNeedsDevice(t *testing.T, h *host) {
 	n := h.network(fleet.NetworkIsolated)
 	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Direct: fleet.DirectPassthrough, Device: h.h.Device(t)}

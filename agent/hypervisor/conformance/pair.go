@@ -69,7 +69,7 @@ func (p *pair) guest() fleet.VM {
 	return vm
 }
 
-// moved returns a guest that somebody migrated to the second host outside Quantix.
+// migratedGuest returns a guest that somebody migrated to the second host outside Quantix.
 func (p *pair) migratedGuest(leave bool) (fleet.VM, fleet.VMStatus) {
 	p.a.t.Helper()
 	vm := p.guest()
@@ -89,7 +89,7 @@ func (h *host) wantAbsent(id fleet.VMID) {
 	}
 }
 
-// same fails the test unless the guest's status is unchanged.
+// wantSameStatus fails the test unless the guest's status is unchanged.
 func (h *host) wantSameStatus(when string, id fleet.VMID, before fleet.VMStatus) {
 	h.t.Helper()
 	if after := h.wantPower(id, fleet.Running); !reflect.DeepEqual(before, after) {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// planned returns the plan of the VM's definition.
+// planVM returns the plan of the VM's definition.
 func (h *host) planVM(vm fleet.VM) fleet.DefinitionDiff {
 	h.t.Helper()
 	before, after, err := h.PlanVM(h.ctx, h.applyJob(vm))

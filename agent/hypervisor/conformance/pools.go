@@ -14,7 +14,9 @@ func testPoolStopped(t *testing.T, h *host) {
 	p := h.pool()
 	h.waitPool(p, "active", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive })
 	h.h.StopPool(t, p)
-	stopped := func(s fleet.PoolStatus) bool { return s.State == fleet.PoolInactive && s.StoppedOutside && s.Error == "" }
+	stopped := func(s fleet.PoolStatus) bool {
+		return s.State == fleet.PoolInactive && s.StoppedOutside && s.Error == ""
+	}
 	h.waitPool(p, "stopped by others", stopped)
 	again := open(t, h.h)
 	if s := again.poolStatus(p); !stopped(s) {

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// snap returns a new job for the VM's snapshots.
+// snapshotJob returns a new job for the VM's snapshots.
 func (h *host) snapshotJob(vm fleet.VM, o fleet.SnapshotParams) hypervisor.SnapshotWork {
 	return hypervisor.SnapshotWork{
 		VM: vm, Pools: h.pools, Job: fleet.NewID[fleet.JobID](), Order: o, Stop: make(chan struct{}), Progress: func(int, string) {},

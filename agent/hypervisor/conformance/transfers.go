@@ -54,7 +54,7 @@ func (p *parcel) unpack(_ context.Context, dst transfer.Sink, room int64) (hyper
 	return hypervisor.ReceivedFile{Bytes: p.size, Sum: sha256.Sum256(p.data)}, nil
 }
 
-// sent returns the volume as another host would receive it.
+// packVolume returns the volume as another host would receive it.
 func (h *host) packVolume(p fleet.Pool, name string) *parcel {
 	h.t.Helper()
 	out := &parcel{}
@@ -136,7 +136,7 @@ func testTransferVerified(t *testing.T, h *host) {
 	h.must("receive the whole file", h.ReceiveVolume(h.ctx, h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeParams{})))
 }
 
-// migrate returns the job that sends the VM's disks into parcels.
+// migrateJob returns the job that sends the VM's disks into parcels.
 func (h *host) migrateJob(vm fleet.VM, to fleet.Pool) (hypervisor.MigrateVM, map[fleet.Volref]*parcel) {
 	parcels := map[fleet.Volref]*parcel{}
 	in := hypervisor.MigrateVM{

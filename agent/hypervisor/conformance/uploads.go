@@ -26,7 +26,7 @@ type upload struct {
 	stop  context.CancelFunc
 }
 
-// sound returns a valid image that is larger than a backend's buffers.
+// validImage returns a valid image that is larger than a backend's buffers.
 func validImage(size int) []byte {
 	text := make([]byte, size)
 	for i := 0; i < len(text); i += 8 {
@@ -51,7 +51,7 @@ func (h *host) upload(p fleet.Pool, name string, text []byte, checksum string) *
 	return h.uploadTo(p, name, text, checksum).restart(h)
 }
 
-// again sends the job to the host again.
+// restart sends the job to the host again.
 func (u *upload) restart(h *host) *upload {
 	ctx, stop := context.WithCancel(h.ctx)
 	u.conns, u.ended, u.stop = make(chan io.ReadWriteCloser), make(chan struct{}), stop

@@ -13,7 +13,9 @@ import (
 
 func testRenameVolume(t *testing.T, h *host) {
 	p := h.pool()
-	rename := func(from, to string) hypervisor.VolumeWork { return h.volumeJob(p, to, fleet.VolumeParams{Source: from}) }
+	rename := func(from, to string) hypervisor.VolumeWork {
+		return h.volumeJob(p, to, fleet.VolumeParams{Source: from})
+	}
 	for _, format := range []string{"raw", "qcow2"} {
 		h.newVolume(p, "old."+format, fleet.VolumeParams{Format: format, SizeBytes: 4 << 20})
 		order, made := rename("old."+format, "new."+format), ""
@@ -59,7 +61,7 @@ func testRenameVolume(t *testing.T, h *host) {
 	}
 }
 
-// ended is how long a cancelled job may take to end.
+// cancelLimit is how long a cancelled job may take to end.
 const cancelLimit = time.Second
 
 // testVolumeStopped cancels jobs at their second progress report.

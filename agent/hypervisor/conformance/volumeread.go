@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// full is a writer that accepts a number of bytes and then fails.
+// failingWriter is a writer that accepts a number of bytes and then fails.
 type failingWriter struct {
 	bytes.Buffer
 	room int

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// work returns a new job for a volume.
+// volumeJob returns a new job for a volume.
 func (h *host) volumeJob(p fleet.Pool, name string, o fleet.VolumeParams) hypervisor.VolumeWork {
 	return hypervisor.VolumeWork{Pool: p, Name: name, Order: o, RecordFile: func(string) error { return nil }, Progress: func(int, string) {}}
 }

@@ -100,7 +100,7 @@ func checkSessionNumber(ctx context.Context, q *db.Queries, a fleet.Actor, seq i
 	return store.FirstError(err, func() error { return checkSequenceNumber(number, seq) })
 }
 
-// checkNumber works like checkSessionNumber for a session whose number is known.
+// checkSequenceNumber works like checkSessionNumber for a session whose number is known.
 func checkSequenceNumber(session, seq int64) error {
 	if seq>>32 != session {
 		return fleet.Errorf(fleet.Invalid, "The number %d is too low for this session: its numbers are above %d. Send hello again.", seq, session<<32)

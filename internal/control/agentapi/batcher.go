@@ -21,7 +21,7 @@ type batcher[I, O any] struct {
 	busy     bool // a batch is running
 }
 
-// call is one waiting call.
+// pendingCall is one waiting call.
 type pendingCall[I, O any] struct {
 	in   I
 	ctx  context.Context
@@ -30,7 +30,7 @@ type pendingCall[I, O any] struct {
 	done chan struct{}
 }
 
-// patience is how long a batch of several calls may wait for a lock.
+// lockWait is how long a batch of several calls may wait for a lock.
 const lockPatience = 100 * time.Millisecond
 
 // do processes in, possibly in a batch. If a batch fails or waits for a lock, its calls are repeated one by one, so

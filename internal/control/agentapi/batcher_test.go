@@ -16,7 +16,7 @@ import (
 type recorder struct {
 	batcher[int, int]
 	mu      sync.Mutex
-	batches     [][]int
+	batches [][]int
 	started chan struct{} // closed when the first batch has started
 	release chan struct{} // closed by the test; the first batch then finishes
 	// locks makes the first batch fail with ErrLocked. Its repetition without a time limit waits for release.

@@ -33,8 +33,8 @@ func (api *API) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest, 
 	return out.Wait(ctx, in, wait, nil)
 }
 
-// onOwnStack runs do on a separate goroutine to keep the caller's stack small. A parked claim then keeps a stack of 4
-// KiB instead of the 8 KiB that a database query needs, which matters with ten thousand agents. BenchmarkParkedAgents
+// runOnOwnStack runs do on a separate goroutine to keep the caller's stack small. A parked claim then keeps a stack of
+// 4 KiB instead of the 8 KiB that a database query needs, which matters with ten thousand agents. BenchmarkParkedAgents
 // measures it.
 func runOnOwnStack[T any](do func() (T, error)) (out T, err error) {
 	done := make(chan struct{})
@@ -76,7 +76,7 @@ type claimant struct {
 	limit int32
 }
 
-// claimed is the result for one claimant.
+// claimResult is the result for one claimant.
 type claimResult struct {
 	work []wire.Work
 	err  error // error in building the work of claimed jobs; the jobs stay claimed
@@ -208,7 +208,7 @@ func (api *API) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 	return out, store.Err(err)
 }
 
-// cut shortens s to at most n bytes without splitting a rune.
+// truncate shortens s to at most n bytes without splitting a rune.
 func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s

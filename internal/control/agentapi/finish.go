@@ -79,7 +79,7 @@ type result struct {
 	in    wire.Finish
 }
 
-// settled is the outcome of a result.
+// resultOutcome is the outcome of a result.
 type resultOutcome struct {
 	answer  wire.FinishAnswer
 	ended   fleet.Job
@@ -161,7 +161,7 @@ func (api *API) settleAll(ctx context.Context, patience time.Duration, all []res
 	return out, err
 }
 
-// refuse returns an error if the result is not valid for the job's current claim.
+// checkResult returns an error if the result is not valid for the job's current claim.
 func checkResult(row db.LockResultsRow, in wire.Finish) error {
 	if err := checkSequenceNumber(row.Number, in.Seq); err != nil {
 		return err
@@ -196,7 +196,7 @@ func requeueOutdated(ctx context.Context, q *db.Queries, job db.Job, in wire.Fin
 	return retryLater(ctx, q, job, in, 100*time.Millisecond)
 }
 
-// end is how a job ends, with the state that its host observed afterwards. If typ is empty, no state is written.
+// jobEnd is how a job ends, with the state that its host observed afterwards. If typ is empty, no state is written.
 type jobEnd struct {
 	id              fleet.JobID
 	state           fleet.JobState
@@ -269,8 +269,8 @@ func retryLater(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, 
 	return jobOf(waits), err
 }
 
-// settle records the effects of a job's end on the job's subject, except the observed state, which endJobs writes. The
-// caller sets the state of the returned end.
+// settleJob records the effects of a job's end on the job's subject, except the observed state, which endJobs writes.
+// The caller sets the state of the returned end.
 func settleJob(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (jobEnd, error) {
 	e := jobEnd{id: job.ID, error: in.Error}
 	if job.Kind == fleet.VMPlan {

@@ -23,15 +23,15 @@ const (
 )
 
 type heartbeats struct {
-	mu   sync.Mutex
+	mu        sync.Mutex
 	openBatch *batch
 }
 
 type batch struct {
 	params db.HeartbeatsParams
-	meters []hostReadings    // parallel to params
-	full   chan struct{} // closed when the batch has maxHeartbeats members
-	done   chan struct{} // closed when the batch is written
+	meters []hostReadings // parallel to params
+	full   chan struct{}  // closed when the batch has maxHeartbeats members
+	done   chan struct{}  // closed when the batch is written
 	rows   map[fleet.HostID]db.HeartbeatsRow
 	err    error
 	lost   map[fleet.HostID]error // errors of hosts whose meters could not be written
@@ -153,11 +153,11 @@ func (api *API) writeBatch(ctx context.Context, b *batch) (err error) {
 // assignmentCache caches the pools and networks assigned to each host, so that a heartbeat needs no query. The cache is
 // read again after changes and after assignedMaxAge.
 type assignmentCache struct {
-	changes *notify.Subscription // by keyAssigned
-	mu      sync.Mutex
-	read    time.Time // start of the latest read
-	stale   bool
-	assignments      *hostAssignments
+	changes     *notify.Subscription // by keyAssigned
+	mu          sync.Mutex
+	read        time.Time // start of the latest read
+	stale       bool
+	assignments *hostAssignments
 }
 
 // hostAssignments lists the pools and networks assigned to each host. Hosts with equal assignments share the slices.

@@ -14,7 +14,7 @@ import (
 // another needs no query.
 type JobWaiter struct {
 	api       *API
-	agent        fleet.Actor
+	agent     fleet.Actor
 	sub       *notify.Subscription
 	lastClaim time.Time // time of the last claim that took all queued jobs; zero if the next claim must query
 }
@@ -30,7 +30,7 @@ func (api *API) NewJobWaiter(_ context.Context, a fleet.Actor) (*JobWaiter, erro
 	return &JobWaiter{api: api, agent: a, sub: api.hub.Subscribe("jobs:" + string(a.HostID))}, nil
 }
 
-// Is reports whether the waiter belongs to this agent, with the same session and key.
+// BelongsTo reports whether the waiter belongs to this agent, with the same session and key.
 func (l *JobWaiter) BelongsTo(of fleet.Actor) bool {
 	return l.agent.HostID == of.HostID && l.agent.Session == of.Session && l.agent.KeyHash == of.KeyHash
 }
@@ -57,7 +57,7 @@ func (l *JobWaiter) Claim(ctx context.Context, in wire.ClaimRequest, wait time.D
 	return wire.Claim{Jobs: work}, wait, err
 }
 
-// take claims jobs. Fewer jobs than requested mean an empty queue; take records that for later claims.
+// claimAndRecord claims jobs. Fewer jobs than requested mean an empty queue; take records that for later claims.
 func (l *JobWaiter) claimAndRecord(in wire.ClaimRequest, claim func(most int32) ([]wire.Work, error)) ([]wire.Work, error) {
 	now, most := time.Now(), int32(min(max(in.Max, 1), 32))
 	work, err := runOnOwnStack(func() ([]wire.Work, error) { return claim(most) })

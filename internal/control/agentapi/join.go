@@ -21,8 +21,8 @@ var machineUUIDPattern = regexp.MustCompile(`^[0-9a-f-]{0,36}$`)
 // host rejoins that host and keeps its VMs; the previous agent loses access. a is anonymous and carries the remote
 // address.
 //
-// Unknown, used, revoked and expired tokens all return Unauthorized. Other errors leave the token unused: Conflict for a
-// name, machine or agent that belongs to another host, Invalid for a malformed request.
+// Unknown, used, revoked and expired tokens all return Unauthorized. Other errors leave the token unused: Conflict for
+// a name, machine or agent that belongs to another host, Invalid for a malformed request.
 func (api *API) JoinHost(ctx context.Context, a fleet.Actor, secret string, req wire.JoinRequest) (wire.JoinAnswer, error) {
 	hash := auth.HashSecret(secret)
 	again, err := api.store.LiveJoinToken(ctx, hash)

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// readings holds one host's readings of its running VMs.
+// hostReadings holds one host's readings of its running VMs.
 type hostReadings struct {
 	host    fleet.HostID
 	meters  []wire.Meter

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// foreignNetwork is the error for a network on the host with the name of a Quantix network but another identity.
+// otherNetworkText is the error for a network on the host with the name of a Quantix network but another identity.
 const otherNetworkText = "The host has another network of this name, which Quantix did not make. Remove it with virsh, then try again."
 
 // writeAssignments stores a host's report on assigned pools and networks and on discovered networks.

@@ -64,7 +64,7 @@ func (api *API) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesToS
 	})
 }
 
-// PlaceOf returns the host's report on the VM, or a zero Place if there is none.
+// ReportedPlace returns the host's report on the VM, or a zero Place if there is none.
 func ReportedPlace(vm fleet.VMView, host fleet.HostID) fleet.VMLocation {
 	places := vm.Locations()
 	if i := slices.IndexFunc(places, func(p fleet.VMLocation) bool { return p.HostID == host }); i >= 0 {
@@ -73,7 +73,7 @@ func ReportedPlace(vm fleet.VMView, host fleet.HostID) fleet.VMLocation {
 	return fleet.VMLocation{}
 }
 
-// alarm records that two hosts run the VM. It cancels the VM's queued jobs and withdraws a queued deletion.
+// raiseAlarm records that two hosts run the VM. It cancels the VM's queued jobs and withdraws a queued deletion.
 func raiseAlarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, other fleet.VMLocation) error {
 	if err := q.RaiseAlarm(ctx, db.RaiseAlarmParams{VMID: vm.ID, HostID: other.HostID}); err != nil {
 		return err

@@ -12,11 +12,11 @@ import (
 // carries further marks.
 const maxMarks = 256
 
-// domains are a host's domains that are not its own VMs, and the marks for its own VMs.
+// classifiedDomains are a host's domains that are not its own VMs, and the marks for its own VMs.
 type classifiedDomains struct {
 	unmanaged []fleet.DiscoveredVM  // unmanaged domains: shown, never changed
-	sightings  []sighting            // domains in found with the UUID of another host's VM
-	marks map[fleet.VMID]string // marks that the host's own VMs lack
+	sightings []sighting            // domains in found with the UUID of another host's VM
+	marks     map[fleet.VMID]string // marks that the host's own VMs lack
 }
 
 // sighting is a host's report on a domain with the UUID of another host's VM.

@@ -24,9 +24,9 @@ type Assignable struct {
 	typ            string // prefix of subjects and audit actions
 	apply, release fleet.JobKind
 	lock           func(ctx context.Context, q *db.Queries, id string) (Object, error)
-	// fits returns an Invalid error if one of the hosts cannot have the object.
+	// checkFits returns an Invalid error if one of the hosts cannot have the object.
 	checkFits func(ctx context.Context, q *db.Queries, o Object, hosts []string) error
-	// free returns a conflict while VMs need the object on the host, or on any host if host is empty.
+	// checkUnused returns a conflict while VMs need the object on the host, or on any host if host is empty.
 	checkUnused func(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error
 	// allows reports whether the status of an assignment allows the action, and if not, why.
 	allows func(on db.AssignmentOnRow, act fleet.Action) (ok bool, why string, err error)
@@ -38,26 +38,26 @@ type Assignable struct {
 
 // Object is an object of an Assignable whose row is locked or newly created by the transaction.
 type Object struct {
-	Name       string
-	assignable         *Assignable
-	id         string
-	generation int64
-	changeRefusal    string             // why the object cannot change any more, for a deleted one; otherwise empty
-	field      string             // pools: field of the spec that contains place
+	Name          string
+	assignable    *Assignable
+	id            string
+	generation    int64
+	changeRefusal string             // why the object cannot change any more, for a deleted one; otherwise empty
+	field         string             // pools: field of the spec that contains place
 	location      string             // pools: storage location that no two pools of a host may share
-	oneHostReason    string             // pools: why only one host can have the pool; empty if many can
-	spec       *fleet.NetworkSpec // networks only
+	oneHostReason string             // pools: why only one host can have the pool; empty if many can
+	spec          *fleet.NetworkSpec // networks only
 }
 
 var assignables = map[string]*Assignable{Pools.typ: Pools, Networks.typ: Networks, SecurityGroups.typ: SecurityGroups}
 
-// Of returns the Assignable with this subject prefix, or nil if the resource type is not assigned to hosts.
+// AssignableFor returns the Assignable with this subject prefix, or nil if the resource type is not assigned to hosts.
 func AssignableFor(typ string) *Assignable { return assignables[typ] }
 
 // typeLabel returns the label of the resource type for error texts.
 func (n *Assignable) typeLabel() string { return fleet.ResourceType(n.typ).Info().Label }
 
-// added completes an object whose row the transaction has just created.
+// createdObject completes an object whose row the transaction has just created.
 func (n *Assignable) createdObject(id string, o Object) Object {
 	o.assignable, o.id, o.generation = n, id, 1
 	return o
@@ -155,7 +155,8 @@ func (n *Assignable) Assign(ctx context.Context, s *store.Store, a fleet.Actor, 
 	return jobs, err
 }
 
-// check returns a conflict with the reason shown on the page if the assignment's status does not allow the action.
+// checkAction returns a conflict with the reason shown on the page if the assignment's status does not allow the
+// action.
 func (o Object) checkAction(ctx context.Context, q *db.Queries, host fleet.HostID, act fleet.Action) error {
 	on, err := q.AssignmentOn(ctx, db.AssignmentOnParams{Noun: o.assignable.typ, ObjectID: o.id, HostID: host})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -48,8 +48,8 @@ func (o Object) Select(ctx context.Context, q *db.Queries, a fleet.Actor, s flee
 	return o.assignToMatching(ctx, q, s.String())
 }
 
-// label assigns the object to hosts that match the selector. A host that cannot have the object is excluded with the
-// reason and does not block the others.
+// assignToMatching assigns the object to hosts that match the selector. A host that cannot have the object is excluded
+// with the reason and does not block the others.
 func (o Object) assignToMatching(ctx context.Context, q *db.Queries, selector string) (tasks []fleet.TaskID, more bool, err error) {
 	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.assignable.typ, ObjectID: o.id, Most: maxLabelled})
 	if err != nil || len(rows) == 0 {
@@ -99,10 +99,10 @@ func (o Object) assignToMatching(ctx context.Context, q *db.Queries, selector st
 	return tasks, more, o.Audit(ctx, q, fleet.SystemActor, "assign", "by label "+selector+": to "+strings.Join(on, ", "))
 }
 
-// refusals are hosts that cannot have an object, with the reasons.
+// refusedHosts are hosts that cannot have an object, with the reasons.
 type refusedHosts struct{ hosts, whys []string }
 
-// suitable returns the hosts that can have the object, and adds the others to no. It finds unsuitable hosts by
+// suitableHosts returns the hosts that can have the object, and adds the others to no. It finds unsuitable hosts by
 // bisection. If only one host can have the object and several match, it returns none: an administrator must choose.
 func (o Object) suitableHosts(ctx context.Context, q *db.Queries, hosts []string, no *refusedHosts) ([]string, error) {
 	if len(hosts) == 0 {
@@ -222,8 +222,8 @@ func (n *Assignable) Preview(ctx context.Context, s *store.Store, a fleet.Actor,
 	return out, store.Err(err)
 }
 
-// Labelled assigns objects to hosts that match their selectors. Each object has its own transactions, so that an error
-// for one does not affect the others. It stops after 20 s, and the next pass continues.
+// AssignByLabels assigns objects to hosts that match their selectors. Each object has its own transactions, so that an
+// error for one does not affect the others. It stops after 20 s, and the next pass continues.
 func AssignByLabels(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err

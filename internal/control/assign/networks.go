@@ -53,7 +53,7 @@ func networkAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error
 	return ok, why, nil
 }
 
-// networkFits rejects a host if another network there has the same name, the same bridge or an overlapping subnet.
+// checkNetworkFits rejects a host if another network there has the same name, the same bridge or an overlapping subnet.
 func checkNetworkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
 	if err := q.AssignNetworksAlone(ctx); err != nil {
 		return err
@@ -175,7 +175,8 @@ func subnetField(p netip.Prefix) string {
 	return "spec.ipv6.gateway"
 }
 
-// networkFree returns a conflict while VMs have NICs on the network, on the host or on any host if host is empty.
+// checkNetworkUnused returns a conflict while VMs have NICs on the network, on the host or on any host if host is
+// empty.
 func checkNetworkUnused(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
 	vms, err := q.NetworkNeeded(ctx, db.NetworkNeededParams{NetworkID: o.id, Host: string(host)})
 	if err != nil || len(vms) == 0 {

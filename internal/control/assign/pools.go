@@ -35,7 +35,7 @@ var Pools = &Assignable{
 	},
 }
 
-// ofPool returns the Object of a pool, without its ID and generation.
+// objectOfPool returns the Object of a pool, without its ID and generation.
 func objectOfPool(name string, spec fleet.PoolSpec) Object {
 	field, place := spec.Location()
 	return Object{Name: name, field: field, location: place, oneHostReason: spec.WhySingleHost()}
@@ -54,8 +54,8 @@ func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	return ok, why, nil
 }
 
-// poolFits rejects a host with another pool that uses the same directory, target, cluster pool or volume group. It also
-// rejects a second host for a pool that only one host can have.
+// checkPoolFits rejects a host with another pool that uses the same directory, target, cluster pool or volume group. It
+// also rejects a second host for a pool that only one host can have.
 func checkPoolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
 	if o.oneHostReason != "" {
 		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.assignable.typ, ObjectID: o.id})
@@ -81,8 +81,8 @@ func checkPoolFits(ctx context.Context, q *db.Queries, o Object, hosts []string)
 	return checks.Err()
 }
 
-// poolFree returns a conflict while VMs or pending disk migrations need the pool, on the host, or on any host if host
-// is empty.
+// checkPoolUnused returns a conflict while VMs or pending disk migrations need the pool, on the host, or on any host if
+// host is empty.
 func checkPoolUnused(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
 	coming, err := q.PoolAwaited(ctx, db.PoolAwaitedParams{PoolID: o.id, Host: string(host)})
 	if err == nil && len(coming) > 0 {
@@ -102,7 +102,7 @@ func checkPoolUnused(ctx context.Context, q *db.Queries, o Object, host fleet.Ho
 	return inUseError(o, host, names, "disks or an ISO in")
 }
 
-// inUse returns the conflict that lists a few VMs that use the object.
+// inUseError returns the conflict that lists a few VMs that use the object.
 func inUseError(o Object, host fleet.HostID, vms []string, what string) error {
 	if len(vms) > 3 {
 		vms[3] = "others"
@@ -119,8 +119,8 @@ func AddedPool(id fleet.PoolID, name string, spec fleet.PoolSpec) Object {
 	return Pools.createdObject(string(id), objectOfPool(name, spec))
 }
 
-// ApplyAnew queues the pool's setup on its hosts again. The drift pass later covers offline hosts and hosts beyond the
-// limit, because the pool's generation is newer than theirs.
+// QueueSetUpAgain queues the pool's setup on its hosts again. The drift pass later covers offline hosts and hosts
+// beyond the limit, because the pool's generation is newer than theirs.
 func (o Object) QueueSetUpAgain(ctx context.Context, q *db.Queries, a fleet.Actor) ([]fleet.TaskID, error) {
 	if err := q.RenewPool(ctx, fleet.PoolID(o.id)); err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ var SecurityGroups = &Assignable{
 
 const followsNICsText = "Quantix assigns a security group to exactly the hosts that have NICs in it. Add a NIC to the group, or remove its NICs."
 
-// onHost is a group on a host for which a job is queued.
+// groupOnHost is a group on a host for which a job is queued.
 type groupOnHost struct {
 	id       fleet.SecurityGroupID
 	name     string
@@ -138,8 +138,8 @@ func DeleteSecurityGroup(ctx context.Context, q *db.Queries, id fleet.SecurityGr
 	return q.MarkSecurityGroupDeleted(ctx, id) // no effect if the group had no assignments and is deleted already
 }
 
-// HeldSecurityGroups reports which groups the project's NICs and rules may use: the project's own and global groups, or
-// only global ones if project is empty. It locks the groups until the transaction ends.
+// UsableSecurityGroups reports which groups the project's NICs and rules may use: the project's own and global groups,
+// or only global ones if project is empty. It locks the groups until the transaction ends.
 func UsableSecurityGroups(ctx context.Context, q *db.Queries, project fleet.ProjectID, ids []fleet.SecurityGroupID) (map[fleet.SecurityGroupID]bool, error) {
 	held := map[fleet.SecurityGroupID]bool{}
 	if len(ids) == 0 {

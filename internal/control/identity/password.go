@@ -92,7 +92,7 @@ func (p *Identity) SetPassword(ctx context.Context, a fleet.Actor, id fleet.User
 	return err
 }
 
-// newPassword holds the options of a password change.
+// passwordOptions holds the options of a password change.
 type passwordOptions struct {
 	oneTime   bool // the user must change it at the next sign-in
 	endTokens bool // delete the user's API tokens

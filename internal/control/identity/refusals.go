@@ -18,7 +18,7 @@ const (
 	refusalsOfAll = 120
 )
 
-// refusals counts the refusals written in the current minute.
+// refusalLog counts the refusals written in the current minute.
 type refusalLog struct {
 	mu      sync.Mutex
 	began   time.Time

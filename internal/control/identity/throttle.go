@@ -24,14 +24,14 @@ const (
 	freeByAccount           = 100
 )
 
-// limit is a key under which password attempts are counted, with its limit.
+// attemptLimit is a key under which password attempts are counted, with its limit.
 type attemptLimit struct {
-	key    string
+	key            string
 	freeAttempts   int32
 	clearOnSuccess bool // whether a success clears all failures instead of only this attempt
 }
 
-// attempts are the limits that one attempt counts against. Every transaction locks their rows in this order.
+// attemptLimits are the limits that one attempt counts against. Every transaction locks their rows in this order.
 type attemptLimits []attemptLimit
 
 // attemptsOf returns the limits of a sign-in. A known browser of the account has only its own limit.

@@ -26,7 +26,7 @@ var hostTroubleTexts = map[fleet.HostPhase]func(errorText string) string{
 	fleet.HostUnknown: func(string) string { return "Its agent is offline. Its last report may be outdated." },
 }
 
-// firstNames returns SQL for the first values of a column, ordered by host name.
+// firstNamesSQL returns SQL for the first values of a column, ordered by host name.
 func firstNamesSQL(column string) string {
 	return "(array_agg(" + column + " ORDER BY x.name))[1:" + strconv.Itoa(fleet.AttentionNames) + "]"
 }
@@ -112,7 +112,7 @@ func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolG
 	})
 }
 
-// on names or counts the affected hosts; for a single host it adds how full the pool is.
+// describeHosts names or counts the affected hosts; for a single host it adds how full the pool is.
 func (c poolCause) describeHosts() string {
 	switch {
 	case c.hosts > 1:

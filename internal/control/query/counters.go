@@ -17,8 +17,8 @@ type counters struct {
 	at         time.Time
 	hosts      map[fleet.HostID]vmUsage
 	projects   map[fleet.ProjectID]vmUsage
-	byPhase     map[fleet.ProjectID]map[fleet.Phase]phaseTotals // of all VMs, as if all hosts were online
-	byHost         map[fleet.HostID][]vmGroup                // by project and online phase
+	byPhase    map[fleet.ProjectID]map[fleet.Phase]phaseTotals // of all VMs, as if all hosts were online
+	byHost     map[fleet.HostID][]vmGroup                      // by project and online phase
 	discovered map[fleet.HostID]int
 	staleHosts map[fleet.HostID]*time.Time // hosts whose VM inventory is older than staleAge, with its time
 	now        time.Time                   // database time at which staleHosts was read
@@ -46,31 +46,31 @@ func (n *counters) offline() []fleet.HostID {
 	return out
 }
 
-// sum holds the totals of the VMs of one project and phase.
+// phaseTotals holds the totals of the VMs of one project and phase.
 type phaseTotals struct{ vms, attention, drifted, cpus, memoryMiB int64 }
 
 func (s phaseTotals) plus(r vmGroup) phaseTotals {
 	return phaseTotals{s.vms + r.Vms, s.attention + r.Attention, s.drifted + r.Drifted, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
 }
 
-// place identifies a group of VMs: their project, host and phase.
+// groupKey identifies a group of VMs: their project, host and phase.
 type groupKey struct {
-	ProjectID fleet.ProjectID
-	HostID    fleet.HostID
-	OnlinePhase    string // phase if the host is online
+	ProjectID   fleet.ProjectID
+	HostID      fleet.HostID
+	OnlinePhase string // phase if the host is online
 }
 
-// group holds the totals of the VMs of one place.
+// vmGroup holds the totals of the VMs of one place.
 type vmGroup struct {
 	groupKey
 	Vms, Attention, Drifted, Cpus, MemoryMib int64
 }
 
-// usage holds the resource totals of a set of VMs.
+// vmUsage holds the resource totals of a set of VMs.
 type vmUsage struct {
 	vms, cpus int
 	memoryMiB int64
-	deleting   int // how many of the VMs have a requested deletion
+	deleting  int // how many of the VMs have a requested deletion
 }
 
 // plus returns the usage with a VM added, or removed if n is -1.
@@ -166,8 +166,8 @@ func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) 
 	return other, b.publishCounters(ctx, 0)
 }
 
-// show publishes the sums of vmCounts as the counters of all pages. It reuses liveness of hosts that is younger than
-// maxAge.
+// publishCounters publishes the sums of vmCounts as the counters of all pages. It reuses liveness of hosts that is
+// younger than maxAge.
 func (b *Queries) publishCounters(ctx context.Context, maxAge time.Duration) error {
 	t, was, n := &b.vmCounts, b.counters.Load(), &counters{at: time.Now()}
 	if was != nil && n.at.Sub(was.onlineAt) < maxAge {

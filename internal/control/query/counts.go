@@ -18,10 +18,10 @@ type vmCounts struct {
 	vmSums
 }
 
-// sums are totals over VMs. The zero value is empty.
+// vmSums are totals over VMs. The zero value is empty.
 type vmSums struct {
 	vms        map[fleet.VMID]vmCount
-	groupIndex         map[groupKey]int32 // index into groups
+	groupIndex map[groupKey]int32 // index into groups
 	groups     []vmGroup
 	hosts      map[fleet.HostID]vmUsage
 	projects   map[fleet.ProjectID]vmUsage
@@ -96,7 +96,7 @@ func (s *vmSums) clearDiscovered(hosts []fleet.HostID) {
 	}
 }
 
-// differ returns the VMs that are counted differently in other.
+// differingVMs returns the VMs that are counted differently in other.
 func (s *vmSums) differingVMs(other *vmSums) (ids []fleet.VMID) {
 	what := func(of *vmSums, id fleet.VMID) (vmGroup, bool) {
 		v, ok := of.vms[id]

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Every reads a list to its end, page by page. It is meant for form choices and for lists that are always short.
+// ReadAllPages reads a list to its end, page by page. It is meant for form choices and for lists that are always short.
 func ReadAllPages[T any](ctx context.Context, a fleet.Actor, q fleet.Query, list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)) ([]T, error) {
 	q.Limit = largestPage
 	var all []T

@@ -18,7 +18,7 @@ type fleetTotals struct {
 	pools        map[fleet.PoolID][]poolGroup
 	rooms        map[fleet.PoolID]fleet.PoolSpace // capacity of shared pools on many hosts
 	storage      fleet.PoolSpace                  // all pools, each file system counted once
-	causes       []poolCause                 // pools that need attention, by cause
+	causes       []poolCause                      // pools that need attention, by cause
 }
 
 // sumFleet counts the whole fleet. Pages read the cached value in Queries.fleetTotals.

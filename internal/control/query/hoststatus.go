@@ -29,7 +29,7 @@ const unreportedStatuses = ` LEFT JOIN (` + starvedSQL + `) w ON w.host_id = a.h
 // statusSQL selects host statuses with the names of their hosts (alias h).
 var statusSQL = `SELECT h.name, ` + keySQL + statusesFrom + ` JOIN hosts h ON h.id = a.host_id`
 
-// ofObjects adds the condition that assignments (alias a) belong to these objects, or to any object if ids is nil.
+// forObjects adds the condition that assignments (alias a) belong to these objects, or to any object if ids is nil.
 func (s *statement) forObjects(n fleet.ResourceType, ids []string) {
 	column := map[fleet.ResourceType]string{fleet.TypePool: "a.pool_id", fleet.TypeNetwork: "a.network_id"}[n]
 	if ids == nil {
@@ -182,7 +182,7 @@ func (b *Queries) offlineHostsFirst(ctx context.Context, n fleet.ResourceType, i
 	) c ORDER BY c.part, c.name, c.id LIMIT `+strconv.Itoa(fleet.HostStatusesListed+1), &s, pgx.RowTo[string])
 }
 
-// eachFirst applies find to several objects.
+// forEachObject applies find to several objects.
 func forEachObject[K comparable](find func(context.Context, K) (firstStatuses, error)) func(context.Context, []K) (map[K]firstStatuses, error) {
 	return func(ctx context.Context, of []K) (map[K]firstStatuses, error) {
 		out := make(map[K]firstStatuses, len(of))

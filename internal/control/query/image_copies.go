@@ -212,7 +212,7 @@ func overlaysOf(ctx context.Context, q *db.Queries, copies Copies) ([][]string, 
 	return out, store.Err(err)
 }
 
-// Standing returns the VMs with disks backed by the copy, according to their specs. Disks not created yet count too.
+// VMsBackedBy returns the VMs with disks backed by the copy, according to their specs. Disks not created yet count too.
 func VMsBackedBy(ctx context.Context, q *db.Queries, c fleet.ImageCopy) ([]string, error) {
 	on, err := overlaysOf(ctx, q, Copies{{ImageCopy: c}})
 	return on[0], err

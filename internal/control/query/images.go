@@ -30,7 +30,7 @@ type Published struct {
 	projects []string
 }
 
-// to reports whether the image is published to one of the projects.
+// publishedTo reports whether the image is published to one of the projects.
 func (p Published) publishedTo(projects []string) bool {
 	return p.toAll || slices.ContainsFunc(p.projects, func(id string) bool { return slices.Contains(projects, id) })
 }
@@ -149,7 +149,7 @@ func (v VolumeOn) usableBy(a fleet.Actor) bool {
 	return v.offeredToActor(a) || policy.May(a, policy.InfraChange, "")
 }
 
-// offered reports whether the volume is published to one of the actor's projects.
+// offeredToActor reports whether the volume is published to one of the actor's projects.
 func (v VolumeOn) offeredToActor(a fleet.Actor) bool { return v.OfferedTo(store.ProjectsOf(a)) }
 
 // OfferedTo reports whether the volume is published to one of the projects and unchanged since, so that VMs may be
@@ -158,7 +158,7 @@ func (v VolumeOn) OfferedTo(projects []string) bool {
 	return v.Published != nil && v.Published.Stale == "" && v.Published.publishedTo(projects)
 }
 
-// unfit returns why the volume must not be published, or an empty string.
+// unfitReason returns why the volume must not be published, or an empty string.
 func (v VolumeOn) unfitReason() string {
 	switch {
 	case v.VM != nil:
@@ -180,7 +180,7 @@ type volumeKey struct {
 	on     fleet.HostID
 }
 
-// images are the copies in the library, by volume.
+// copiesByVolume are the copies in the library, by volume.
 type copiesByVolume map[volumeKey]db.LibraryOfRow
 
 func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (copiesByVolume, error) {
@@ -212,8 +212,8 @@ func (p copiesByVolume) excludeOverlays(v *VolumeOn) {
 	}
 }
 
-// mark records which image the volume is a copy of, and whether the volume has changed since it was published. The
-// volume's owner must be known.
+// markPublished records which image the volume is a copy of, and whether the volume has changed since it was published.
+// The volume's owner must be known.
 func (p copiesByVolume) markPublished(v *VolumeOn) {
 	v.Unfit = v.unfitReason()
 	r, ok := p[volumeKey{v.PoolID, v.Name, v.hostID}]
@@ -228,7 +228,7 @@ func (p copiesByVolume) markPublished(v *VolumeOn) {
 	}
 }
 
-// stale returns how the reported volume differs from the library's record, or an empty string if no difference is
+// staleReason returns how the reported volume differs from the library's record, or an empty string if no difference is
 // known.
 func staleReason(r db.LibraryOfRow, v fleet.Volume) string {
 	switch {

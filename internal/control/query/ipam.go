@@ -92,7 +92,7 @@ func nicsOf(r db.NICsOnRow) (out []policy.AddressNIC, err error) {
 	return out, nil
 }
 
-// visibleKeys returns the NIC's addresses with their sources. Old agents report addresses without a source.
+// seenAddresses returns the NIC's addresses with their sources. Old agents report addresses without a source.
 func seenAddresses(n fleet.NICState) []fleet.SeenAddress {
 	out := slices.Clone(n.Seen)
 	for _, ip := range n.Addresses {

@@ -32,7 +32,7 @@ func (s *statement) knownImages(a fleet.Actor) {
 	}
 }
 
-// newest opens a condition on the newest version n of an image i; the caller closes the parenthesis.
+// newestVersionSQL opens a condition on the newest version n of an image i; the caller closes the parenthesis.
 const newestVersionSQL = "EXISTS (SELECT 1 FROM image_versions n WHERE n.image_id = i.id AND n.number = (SELECT max(m.number) FROM image_versions m WHERE m.image_id = i.id) AND "
 
 // ListImages returns one page of the image library. Sorts: name, created.
@@ -220,8 +220,8 @@ func ImageTitle(v fleet.ImageView, x fleet.ImageVersion) string {
 	}
 }
 
-// HostWithBoth returns an online host with both pools active, or nil if there is none. It considers only the given host
-// unless host is empty. Only the system actor may call it.
+// OnlineHostWithPools returns an online host with both pools active, or nil if there is none. It considers only the
+// given host unless host is empty. Only the system actor may call it.
 func (b *Queries) OnlineHostWithPools(ctx context.Context, a fleet.Actor, one, other fleet.PoolID, host fleet.HostID) (*HostRef, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err

@@ -44,27 +44,28 @@ func (b *Queries) phaseTerm(ctx context.Context, s *statement, t fleet.Term) err
 	return nil
 }
 
-// ownPhases do not depend on the host's liveness for VMs without an observed generation.
+// unobservedPhases do not depend on the host's liveness for VMs without an observed generation.
 var unobservedPhases = []string{string(fleet.PhaseCreating), string(fleet.PhaseDeleting)}
 
 const (
-	// observed is true of VMs whose phase depends on the host's reports.
+	// observedSQL is true of VMs whose phase depends on the host's reports.
 	observedSQL = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
-	// unobserved is the negation of observed. It names the two phases of such VMs because an index covers them.
+	// unobservedSQL is the negation of observed. It names the two phases of such VMs because an index covers them.
 	unobservedSQL = "v.heard IN ('creating', 'deleting') AND NOT (" + observedSQL + ")"
 )
 
-// liveness counts the online and offline hosts, and lists their IDs if they are few. With literal IDs PostgreSQL
+// hostLiveness counts the online and offline hosts, and lists their IDs if they are few. With literal IDs PostgreSQL
 // estimates rows well; planning a condition on every host would take longer than reading the page. If there are no such
 // hosts, the condition is constant and PostgreSQL scans no VM.
 type hostLiveness struct{ online, offline hostSet }
 
 type hostSet struct {
 	n   int
-	ids []string // nil if there are more than fewHosts
+	ids []string // nil if there are more than maxHostsInSQL
 }
 
-// fewHosts is the maximum number of hosts named in a statement. For more hosts, PostgreSQL scans the VMs in list order.
+// maxHostsInSQL is the maximum number of hosts named in a statement. For more hosts, PostgreSQL scans the VMs in list
+// order.
 const maxHostsInSQL = 200
 
 // livenessSQL reads the host IDs only if they are few.
@@ -77,7 +78,7 @@ var livenessSQL = func() string {
 		FROM (SELECT count(*) FILTER (WHERE ` + reportsFreshSQL + `) AS online, count(*) FILTER (WHERE NOT ` + reportsFreshSQL + `) AS offline FROM host_sessions s) h`
 }()
 
-// manyOnlineSQL counts the online hosts, but stops as soon as there are more than fewHosts.
+// manyOnlineSQL counts the online hosts, but stops as soon as there are more than maxHostsInSQL.
 var manyOnlineSQL = "SELECT count(*) FROM (SELECT 1 FROM host_sessions s WHERE " + reportsFreshSQL + " LIMIT " + strconv.Itoa(maxHostsInSQL+1) + ") h"
 
 // liveness reads the liveness of hosts. In a large fleet the offline hosts come from the cache. The number of online
@@ -106,8 +107,8 @@ func (b *Queries) liveness(ctx context.Context) (hostLiveness, error) {
 	return rows[0], nil
 }
 
-// on returns the condition that the VM's host is in the set. is is the condition on the host's session that defines the
-// set; the IDs of a small set only narrow it.
+// condition returns the condition that the VM's host is in the set. is is the condition on the host's session that
+// defines the set; the IDs of a small set only narrow it.
 func (h hostSet) condition(s *statement, is string) string {
 	switch {
 	case h.n == 0:
@@ -118,10 +119,12 @@ func (h hostSet) condition(s *statement, is string) string {
 	return s.oneOf("v.host_id", h.ids) + " AND " + is
 }
 
-// unknown is the condition that the VM's host is offline and the VM's phase therefore unknown.
-func (s *statement) hostOffline(h hostLiveness) string { return h.offline.condition(s, "NOT "+reportsFreshSQL+" AND "+observedSQL) }
+// hostOffline is the condition that the VM's host is offline and the VM's phase therefore unknown.
+func (s *statement) hostOffline(h hostLiveness) string {
+	return h.offline.condition(s, "NOT "+reportsFreshSQL+" AND "+observedSQL)
+}
 
-// online is the condition that the VM's host is online. The explicit check for a session is redundant, but lets
+// hostOnline is the condition that the VM's host is online. The explicit check for a session is redundant, but lets
 // PostgreSQL start from the sessions.
 func (s *statement) hostOnline(h hostLiveness) string {
 	const hasSession = "s.host_id IS NOT NULL AND "

@@ -212,7 +212,9 @@ func (b *Queries) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.
 	statuses, err := statusList[fleet.NetworkHost]{
 		statuses: statusesIn(sums), host: func(h fleet.NetworkHost) fleet.HostID { return h.HostID },
 		first: func(ctx context.Context) (firstStatuses, error) { return b.firstNetworkHosts.getOne(ctx, id) },
-		find:  func(ctx context.Context) ([]string, error) { return b.networkStatusPage(ctx, id, q.Filter, p.applyCursor) },
+		find: func(ctx context.Context) ([]string, error) {
+			return b.networkStatusPage(ctx, id, q.Filter, p.applyCursor)
+		},
 		read: func(ctx context.Context, hosts []string) ([]fleet.NetworkHost, error) {
 			var of statement
 			of.and("a.network_id = " + of.key(string(id)) + " AND a.host_id = ANY (" + of.key(hosts) + "::text[])")

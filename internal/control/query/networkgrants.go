@@ -44,7 +44,7 @@ func (s *statement) knownNetworks(a fleet.Actor) {
 	}
 }
 
-// open adds the condition that VMs of one of the projects may use network n.
+// openToProjects adds the condition that VMs of one of the projects may use network n.
 func (s *statement) openToProjects(n string, projects []string) {
 	s.and("NOT leads_out(" + n + ".id, " + n + ".kind) OR EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = " + n +
 		".id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", projects) + "))")

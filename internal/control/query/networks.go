@@ -12,7 +12,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// shownNetwork is the condition that the network with alias n is visible. A discovered network that has disappeared
+// shownNetworkSQL is the condition that the network with alias n is visible. A discovered network that has disappeared
 // from all hosts stays in the table only to keep its ID.
 const shownNetworkSQL = "n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)"
 

@@ -65,11 +65,11 @@ type orders[T any] map[string]order[T]
 // the cursor first, and cut reverses them again.
 type paging[T any] struct {
 	order[T]
-	sort   string
-	desc   bool     // order of the rows in SQL
-	backward   bool     // the page ends before the cursor instead of starting after it
-	cursor []string // nil for the first page
-	limit  int
+	sort     string
+	desc     bool     // order of the rows in SQL
+	backward bool     // the page ends before the cursor instead of starting after it
+	cursor   []string // nil for the first page
+	limit    int
 }
 
 // parse works like page and also parses the filter of q.
@@ -120,9 +120,9 @@ func sorted[V any](m map[string]V) []string {
 	return keys
 }
 
-// apply adds the cursor's condition to s and returns ORDER BY and LIMIT. It reads one row more than the page, to detect
-// whether another page follows. The statement is planned each time: a cached plan made for an empty table sorts all
-// rows, which is too slow for a large table.
+// applyCursor adds the cursor's condition to s and returns ORDER BY and LIMIT. It reads one row more than the page, to
+// detect whether another page follows. The statement is planned each time: a cached plan made for an empty table sorts
+// all rows, which is too slow for a large table.
 func (p paging[T]) applyCursor(s *statement) string {
 	s.planEachTime = true
 	if p.cursor != nil {
@@ -148,7 +148,7 @@ func (p paging[T]) applyFirst(s *statement) {
 	}
 }
 
-// onward returns the comparison that selects rows from the cursor on.
+// cursorOperator returns the comparison that selects rows from the cursor on.
 func (p paging[T]) cursorOperator() string {
 	if p.desc {
 		return " <= "
@@ -156,7 +156,7 @@ func (p paging[T]) cursorOperator() string {
 	return " >= "
 }
 
-// by returns the ORDER BY list.
+// orderBy returns the ORDER BY list.
 func (p paging[T]) orderBy() string {
 	parts := make([]string, len(p.columns))
 	for i, c := range p.columns {
@@ -167,7 +167,7 @@ func (p paging[T]) orderBy() string {
 	return strings.Join(parts, ", ")
 }
 
-// cut builds the page from the rows of the statement extended by apply.
+// readExportPage builds the page from the rows of the statement extended by apply.
 func (p paging[T]) pageOf(items []T) fleet.Page[T] {
 	more := len(items) > p.limit
 	if more {

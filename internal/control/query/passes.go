@@ -13,8 +13,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// WouldPass predicts whether a connection would pass the filters of the NICs at both ends, and by which rules. It uses
-// specs and the addresses last reported; no packet is sent. An address of another project's VM is treated like any
+// CheckConnection predicts whether a connection would pass the filters of the NICs at both ends, and by which rules. It
+// uses specs and the addresses last reported; no packet is sent. An address of another project's VM is treated like any
 // external address.
 func (b *Queries) CheckConnection(ctx context.Context, a fleet.Actor, q fleet.PassQuestion) (fleet.PassAnswer, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
@@ -40,7 +40,7 @@ func (b *Queries) CheckConnection(ctx context.Context, a fleet.Actor, q fleet.Pa
 	return fleet.WouldPass(q, from, to, func(g fleet.SecurityGroupID, rule string) string { return known.rules[string(g)+"/"+rule] }), nil
 }
 
-// passSources collects the NICs of a connection check.
+// filterSources collects the NICs of a connection check.
 type filterSources struct {
 	b     *Queries
 	rules map[string]string // rule texts by group and rule
@@ -167,7 +167,7 @@ func nicStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilter, er
 	return out, nil
 }
 
-// NICFilters returns the security groups of each NIC of a VM and whether the host applies them.
+// NICFilterStates returns the security groups of each NIC of a VM and whether the host applies them.
 func (b *Queries) NICFilterStates(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.NICFilter, error) {
 	vm, err := b.GetVM(ctx, a, id)
 	if err != nil {

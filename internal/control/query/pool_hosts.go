@@ -71,8 +71,8 @@ func (b *Queries) readPoolGroups(ctx context.Context, s *statement, freshSQL, fr
 	return groups, err
 }
 
-// sharedRooms returns the capacity of each shared pool, as its first healthy host by name reports it. For pools on many
-// hosts it comes from the cache.
+// sharedCapacities returns the capacity of each shared pool, as its first healthy host by name reports it. For pools on
+// many hosts it comes from the cache.
 func (b *Queries) sharedCapacities(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.PoolSpace, error) {
 	totals, ok := b.fleetTotals.lookup(ctx, fleetKey{})
 	if !ok {
@@ -88,8 +88,8 @@ func (b *Queries) sharedCapacities(ctx context.Context, rows []db.Pool, groups m
 	return rooms, err
 }
 
-// readRooms reads the capacities of shared pools that are healthy on some host. Hosts are tried in order of their
-// names, and usually the first one has a value.
+// readSharedCapacities reads the capacities of shared pools that are healthy on some host. Hosts are tried in order of
+// their names, and usually the first one has a value.
 func (b *Queries) readSharedCapacities(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.PoolSpace, error) {
 	var ids []string
 	for _, r := range rows {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// noHosts removes the filter key "host" if the actor cannot see hosts: a filter must not reveal what pages hide.
+// withoutHostKey removes the filter key "host" if the actor cannot see hosts: a filter must not reveal what pages hide.
 func withoutHostKey(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
 	if store.SeesHosts(a) {
 		return keys

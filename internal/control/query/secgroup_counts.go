@@ -67,7 +67,7 @@ func (b *Queries) nicHits(ctx context.Context, vm fleet.VMID) (map[string]*fleet
 	return out, nil
 }
 
-// ruled reduces the counts of a NIC to the current rules of its groups, with zero for rules without a count.
+// countsOfRules reduces the counts of a NIC to the current rules of its groups, with zero for rules without a count.
 func countsOfRules(h *fleet.NICHits, groups []fleet.NICGroup, rules map[fleet.SecurityGroupID][]fleet.SecurityRule, names map[string]string) *fleet.NICHits {
 	if h == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// membersShown is the maximum number of member NICs that a group's page lists.
+// maxMembersShown is the maximum number of member NICs that a group's page lists.
 const maxMembersShown = 200
 
 var securityGroupOrders = orders[fleet.SecurityGroupView]{

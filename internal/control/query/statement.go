@@ -12,19 +12,19 @@ import (
 	"quantix/internal/policy"
 )
 
-// agentOnline is a SQL condition: the agent of host_sessions s is online. fresh is the condition that its reports on
+// agentOnlineSQL is a SQL condition: the agent of host_sessions s is online. fresh is the condition that its reports on
 // VMs, pools and networks are fresh too: an agent without a connection to its hypervisor reports none of these. Both
 // are fleet.Fresh in SQL.
 var (
-	agentOnlineSQL = isFreshSQL("s.seen_at")
-	reportsFreshSQL       = isFreshSQL("s.looked_at")
+	agentOnlineSQL  = isFreshSQL("s.seen_at")
+	reportsFreshSQL = isFreshSQL("s.looked_at")
 )
 
 func isFreshSQL(column string) string {
 	return fmt.Sprintf("COALESCE(is_fresh(%s, interval '%d seconds'), false)", column, int(fleet.Freshness/time.Second))
 }
 
-// total sums a quantity that hosts report. It saturates at the largest bigint, so that an absurd value from one host
+// totalSQL sums a quantity that hosts report. It saturates at the largest bigint, so that an absurd value from one host
 // does not fail the query. The total of no rows is 0.
 func totalSQL(column string) string {
 	return "LEAST(COALESCE(sum(" + column + "), 0), 9223372036854775807)::bigint"
@@ -32,8 +32,8 @@ func totalSQL(column string) string {
 
 // statement is a SQL statement under construction. User input only ever becomes a bound argument.
 type statement struct {
-	where  []string
-	args   []any
+	where        []string
+	args         []any
 	planEachTime bool // the best plan depends on the arguments' values
 
 	isSearch bool // contains a substring search, which may scan the whole table
@@ -155,7 +155,7 @@ func (s *statement) visible(a fleet.Actor, column string, only fleet.ProjectID) 
 	}
 }
 
-// byName adds the terms of a filter that has no key but the name.
+// sortedByName adds the terms of a filter that has no key but the name.
 func (s *statement) byName(keys fleet.FilterKeys, filter, column string) error {
 	terms, err := fleet.ParseFilter(keys, filter)
 	for _, t := range terms {

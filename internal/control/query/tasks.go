@@ -36,7 +36,7 @@ func (b *Queries) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	return p.pageOf(redactAll(a, items, store.TaskFor)), err
 }
 
-// tasksOf builds the query for one page of tasks.
+// tasksQuery builds the query for one page of tasks.
 func (b *Queries) tasksQuery(ctx context.Context, a fleet.Actor, q fleet.Query) (paging[fleet.Task], rowQuery[fleet.Task], error) {
 	s := new(statement)
 	p, terms, err := taskOrders.parse(q, "-created", withoutHostKey(a, fleet.TaskKeys))
@@ -118,8 +118,8 @@ func (b *Queries) taskTerm(ctx context.Context, s *statement, a fleet.Actor, t f
 	return nil
 }
 
-// creators replaces patterns by the matching names of creators of listed tasks; prefixes stay unchanged. Such names are
-// few, and the recursive query steps through the index from name to name.
+// matchingCreators replaces patterns by the matching names of creators of listed tasks; prefixes stay unchanged. Such
+// names are few, and the recursive query steps through the index from name to name.
 func (b *Queries) matchingCreators(ctx context.Context, any []fleet.Match) ([]fleet.Match, error) {
 	var patterns, rest []fleet.Match
 	for _, m := range any {
@@ -147,8 +147,8 @@ const creatorsSQL = `WITH RECURSIVE over (name) AS (
 		FROM over o WHERE o.name IS NOT NULL)
 	SELECT n.name FROM (SELECT name FROM over UNION SELECT t.created_by FROM tasks t WHERE ` + taskOpen + `) n`
 
-// who is the condition that a task was created by any of the names, or by the actor for "me". If the term has no other
-// names, an index finds the actor's own tasks.
+// createdBy is the condition that a task was created by any of the names, or by the actor for "me". If the term has no
+// other names, an index finds the actor's own tasks.
 func (s *statement) createdBy(a fleet.Actor, any []fleet.Match) string {
 	var names []fleet.Match
 	parts := []string{"false"}
@@ -198,7 +198,8 @@ func (b *Queries) RunningTasks(ctx context.Context, a fleet.Actor) (int, error) 
 	return n[0], nil
 }
 
-// runningOf builds the query of RunningTasks. The limit keeps the count cheap; nobody needs a number above 1000.
+// runningTasksQuery builds the query of RunningTasks. The limit keeps the count cheap; nobody needs a number above
+// 1000.
 func runningTasksQuery(a fleet.Actor) rowQuery[int] {
 	s := new(statement)
 	s.tasksFor(a, "", nil)

@@ -153,7 +153,7 @@ func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map
 	return nil
 }
 
-// versionsNamed reads image versions with their copies, and the templates that own the images.
+// versionsByID reads image versions with their copies, and the templates that own the images.
 func (b *Queries) versionsByID(ctx context.Context, ids []string) (map[fleet.ImageVersionID]*fleet.ImageVersion, map[fleet.ImageVersionID]fleet.TemplateID, error) {
 	out, own := map[fleet.ImageVersionID]*fleet.ImageVersion{}, map[fleet.ImageVersionID]fleet.TemplateID{}
 	if len(ids) == 0 {
@@ -190,8 +190,8 @@ func (b *Queries) versionsByID(ctx context.Context, ids []string) (map[fleet.Ima
 // betterCopies orders the states of copies from best to worst.
 var betterCopies = []fleet.CopyState{fleet.CopyReady, fleet.CopyUnverified, fleet.CopyInProgress, fleet.CopyUnknown, fleet.CopyChanged, fleet.CopyMissing}
 
-// diskOf returns the state of a disk's image: the best state of its copies. hosts is set if the actor may see where the
-// copies are.
+// missingDiskPage returns the state of a disk's image: the best state of its copies. hosts is set if the actor may see
+// where the copies are.
 func diskOf(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateDisk {
 	out := fleet.TemplateDisk{ImageID: d.ImageID, VersionID: d.VersionID, State: fleet.CopyMissing, Why: "The library no longer has its image.", SizeBytes: d.SizeBytes}
 	if image == nil {

@@ -36,7 +36,7 @@ func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.Host
 	return t, nil
 }
 
-// worstVMs limits the VMs to the number that a topology shows. It prefers VMs that need attention; a shortened result
+// limitVMs limits the VMs to the number that a topology shows. It prefers VMs that need attention; a shortened result
 // is sorted by name.
 func limitVMs(all []fleet.VMView) []fleet.VMView {
 	rank := func(v fleet.VMView) int { return statusRank(v.Phase.Severity(), v.Attention) }

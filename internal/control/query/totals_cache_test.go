@@ -57,14 +57,14 @@ func (c *testCache) now() fakeCount {
 	return c.fakeCount
 }
 
-// is changes what the next counts return.
+// change changes what the next counts return.
 func (c *testCache) change(so func(*fakeCount)) {
 	c.truthMu.Lock()
 	defer c.truthMu.Unlock()
 	so(&c.fakeCount)
 }
 
-// are sets the value.
+// setValue sets the value.
 func (c *testCache) setValue(value int) { c.change(func(t *fakeCount) { t.value = value }) }
 
 // seen returns the number of counts and of reported changes.
@@ -74,7 +74,7 @@ func (c *testCache) seen() (times, reported int) {
 	return c.times, c.reported
 }
 
-// wants reads the value and compares it, and the number of counts, with the expected ones.
+// wantValue reads the value and compares it, and the number of counts, with the expected ones.
 func (c *testCache) wantValue(t *testing.T, what string, value, times int) {
 	t.Helper()
 	got, err := c.getOne(t.Context(), "a")

@@ -90,7 +90,7 @@ func (b *Queries) treeHosts(ctx context.Context, q fleet.Query) (TreeLevel, erro
 	return treeLevelOf(p.pageOf(hosts), sums.hostNode), err
 }
 
-// treeHostsOf builds the query for one page of hosts with only their names and phases.
+// treeHostsQuery builds the query for one page of hosts with only their names and phases.
 func treeHostsQuery(q fleet.Query) (paging[fleet.HostView], rowQuery[fleet.HostView], error) {
 	p, err := hostOrders.page(q, "name")
 	if err != nil {
@@ -152,7 +152,7 @@ func (b *Queries) treeHost(ctx context.Context, a fleet.Actor, q fleet.Query, id
 	return l, err
 }
 
-// cleanID returns id, or an empty string, which matches no object, if id is malformed.
+// validIDOrEmpty returns id, or an empty string, which matches no object, if id is malformed.
 func validIDOrEmpty(id string) string {
 	if !fleet.IsID(id) {
 		return ""

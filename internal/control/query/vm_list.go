@@ -94,7 +94,7 @@ func (b *Queries) listVMsAs(ctx context.Context, a fleet.Actor, q fleet.Query, s
 	return p.pageOf(redactAll(a, items, store.VMFor)), err
 }
 
-// fewVMs is the largest number of VMs that are sorted. More VMs are read host by host or project by project.
+// maxSortedVMs is the largest number of VMs that are sorted. More VMs are read host by host or project by project.
 const maxSortedVMs = 1000
 
 // groupedVMs returns SQL that steps through outer by name and takes at most one page of VMs from each row, so that it
@@ -164,11 +164,11 @@ func (b *Queries) vmTerm(ctx context.Context, s *statement, t fleet.Term) error 
 	return nil
 }
 
-// holdsDisk is the JSON pattern of a spec with a disk in a pool.
+// diskPattern is the JSON pattern of a spec with a disk in a pool.
 const diskPattern = `{"disks":[{"poolId":?}]}`
 
-// holds is the condition that a VM's spec contains the JSON pattern shape, with one of the ids in place of "?". A GIN
-// index supports it.
+// specContains is the condition that a VM's spec contains the JSON pattern shape, with one of the ids in place of "?".
+// A GIN index supports it.
 func (s *statement) specContains(shape string, ids []string) string {
 	parts := []string{"false"}
 	for _, id := range ids {
@@ -177,13 +177,13 @@ func (s *statement) specContains(shape string, ids []string) string {
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
-// document returns shape with text, as a JSON string, in place of "?".
+// jsonPattern returns shape with text, as a JSON string, in place of "?".
 func jsonPattern(shape, text string) string {
 	value, _ := json.Marshal(text) // strings always marshal
 	return strings.Replace(shape, "?", string(value), 1)
 }
 
-// named returns the IDs of the hosts, projects or pools whose names match.
+// idsByName returns the IDs of the hosts, projects or pools whose names match.
 func (b *Queries) idsByName(ctx context.Context, table string, any []fleet.Match) ([]string, error) {
 	var s statement
 	if name, ok := any[0].Exact(); ok && len(any) == 1 {

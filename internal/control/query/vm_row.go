@@ -67,15 +67,15 @@ func (r *vmRow) scan(row pgx.CollectableRow) (fleet.VMView, error) {
 	return withLoad(store.VMView(r.VM, r.hostName.value, r.projectName.value, r.seen, r.now), r.load), err
 }
 
-// interned is a column with few distinct values; each value is decoded once. known is false for NULL.
+// cachedColumn is a column with few distinct values; each value is decoded once. known is false for NULL.
 type cachedColumn[T any] struct {
-	value T
-	known bool
-	read  func([]byte) (T, error)
-	decoded   map[string]T
+	value   T
+	known   bool
+	read    func([]byte) (T, error)
+	decoded map[string]T
 }
 
-// sameMost limits the cached values. A column with more distinct values gains too little from the cache.
+// maxCachedValues limits the cached values. A column with more distinct values gains too little from the cache.
 const maxCachedValues = 1000
 
 // ScanBytes implements pgtype.BytesScanner.

@@ -24,7 +24,7 @@ func (s *statement) matchesWord(negate bool, kind string, any []fleet.Match) str
 // Markers of a word's start and end in its trigrams, and the length of a trigram.
 const (
 	wordStartMarker, wordEndMarker = "\x02", "\x03"
-	trigramLength        = 3
+	trigramLength                  = 3
 )
 
 // trigrams returns the trigrams that every word matching the pattern contains, as pieces_of in SQL computes them,

@@ -54,7 +54,7 @@ func (b *Queries) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*f
 	return &task, nil
 }
 
-// VMEvents returns the audit entries and tasks of a VM.
+// VMHistory returns the audit entries and tasks of a VM.
 func (b *Queries) VMHistory(ctx context.Context, a fleet.Actor, id fleet.VMID) (History, error) {
 	if _, err := b.GetVM(ctx, a, id); err != nil {
 		return History{}, err

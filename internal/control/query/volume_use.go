@@ -78,7 +78,7 @@ func (v VolumeOn) owner() fleet.VMID {
 	return v.VM.ID
 }
 
-// drives are the names of VMs with volumes in their CD-ROM drives, from VM specs and from hosts' reports.
+// driveUsers are the names of VMs with volumes in their CD-ROM drives, from VM specs and from hosts' reports.
 type driveUsers struct {
 	bySpec   map[fleet.Volref]string
 	byReport map[domainOn]string
@@ -107,7 +107,7 @@ func drivesOf(ctx context.Context, q *db.Queries, params db.DrivesWithParams, do
 	return d, nil
 }
 
-// of returns the name of a VM with the volume in its drive, or an empty string.
+// userOf returns the name of a VM with the volume in its drive, or an empty string.
 func (d driveUsers) userOf(v VolumeOn) string {
 	if name := d.bySpec[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; name != "" || len(v.drives) == 0 {
 		return name
@@ -138,7 +138,7 @@ func runningUsers(ctx context.Context, q *db.Queries, volumes []VolumeOn) (map[f
 	return out, nil
 }
 
-// workOn returns the running operation on the volume, or with the volume as source, or an empty string.
+// runningWorkOn returns the running operation on the volume, or with the volume as source, or an empty string.
 func runningWorkOn(works []db.VolumesAtWorkRow, v VolumeOn) string {
 	for _, w := range works {
 		ref, _ := w.Subject.Volume()

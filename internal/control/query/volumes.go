@@ -37,16 +37,16 @@ type VolumeOn struct {
 	SeenAt *time.Time `json:"-"` // last inventory of a host that has the volume
 
 	inUse        fleet.VolumeInUse
-	runningWork         string       // running operation on the volume
-	runningVM         string       // running VM that uses the volume
+	runningWork  string       // running operation on the volume
+	runningVM    string       // running VM that uses the volume
 	drives       []domainOn   // domains with the volume in a CD-ROM drive, by host report
-	hostID           fleet.HostID // host of a local pool's volume; empty for a shared pool
+	hostID       fleet.HostID // host of a local pool's volume; empty for a shared pool
 	paths        []string     // paths on the hosts
 	users        []domainOn   // domains that use the volume as a disk, by host report
 	overlayUsers []domainOn   // users that have the volume only as backing file
 }
 
-// On returns the host of a local pool's volume; empty for a shared pool.
+// LocalHost returns the host of a local pool's volume; empty for a shared pool.
 func (v VolumeOn) LocalHost() fleet.HostID { return v.hostID }
 
 // domainOn identifies a domain by host and UUID, because two hosts may have domains with the same UUID.
@@ -219,15 +219,15 @@ func domainsOnHost(host fleet.HostID, ids []fleet.VMID) []domainOn {
 	return domains
 }
 
-// owners finds the owners of volumes: managed VMs by pool and volume name, all VMs by the users their hosts report, and
-// unmanaged VMs by path. A path counts on its own host, or in a shared pool on any host.
+// volumeOwners finds the owners of volumes: managed VMs by pool and volume name, all VMs by the users their hosts
+// report, and unmanaged VMs by path. A path counts on its own host, or in a shared pool on any host.
 type volumeOwners struct {
 	vms        map[fleet.Volref]db.VolumeOwnersRow
 	users      map[domainOn]db.DomainsNamedRow
 	discovered map[poolFile]db.DiscoveredDisksRow
 }
 
-// file is a path in a pool on one host, or on all hosts of the pool if host is empty.
+// poolFile is a path in a pool on one host, or on all hosts of the pool if host is empty.
 type poolFile struct {
 	pool fleet.PoolID
 	host fleet.HostID
@@ -272,7 +272,7 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (volumeOwn
 	return o, nil
 }
 
-// of returns the VM whose disk the volume is, or nil. seen reports whether the actor may know the VM.
+// ownerOf returns the VM whose disk the volume is, or nil. seen reports whether the actor may know the VM.
 func (o volumeOwners) ownerOf(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
 	seesAll := policy.AllProjects(a)
 	if r, ok := o.vms[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; ok {

@@ -73,7 +73,7 @@ func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) (
 	return totalsCache, nil
 }
 
-// visibleKeys returns which keys of single VMs and tasks the actor sees, or nil if the actor sees all.
+// visibleWatchKeys returns which keys of single VMs and tasks the actor sees, or nil if the actor sees all.
 func (b *Queries) visibleWatchKeys(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
 	if policy.AllProjects(a) {
 		return nil, nil

@@ -31,7 +31,7 @@ func HostPhase(seen, looked *time.Time, connected *bool, conflict string, now ti
 	return h.Phase(now)
 }
 
-// Reported returns whether a host is connected to its hypervisor, or nil if the host has never reported.
+// ConnectedIfReported returns whether a host is connected to its hypervisor, or nil if the host has never reported.
 func ConnectedIfReported(ever, connected bool) *bool {
 	if !ever {
 		return nil

@@ -13,17 +13,17 @@ const (
 	pulseMaxAge = time.Second     // how long the result of a check is reused
 )
 
-// takeSpace needs 1 MiB of disk until the transaction ends. On a full disk a plain pulse could still succeed, because
-// it changes an existing page.
+// takeSpaceSQL needs 1 MiB of disk until the transaction ends. On a full disk a plain pulse could still succeed,
+// because it changes an existing page.
 const takeSpaceSQL = `CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT * FROM generate_series(1, 30000)`
 
-// pulse caches whether the database accepts changes. One check runs at a time.
+// readinessCheck caches whether the database accepts changes. One check runs at a time.
 type readinessCheck struct {
-	mu    sync.Mutex
-	running  chan struct{} // closed at the end of the running check; nil if none runs
-	at    time.Time
-	state error
-	full  int64 // db.FullDisks at the last check with free disk space
+	mu      sync.Mutex
+	running chan struct{} // closed at the end of the running check; nil if none runs
+	at      time.Time
+	state   error
+	full    int64 // db.FullDisks at the last check with free disk space
 }
 
 // Ready returns an error if the database does not accept changes. It writes at most once a second.

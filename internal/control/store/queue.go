@@ -43,5 +43,5 @@ func Queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.JoinQueuePara
 	return task, err
 }
 
-// PowerOrders are the job kinds whose newest job alone counts.
+// PowerJobKinds are the job kinds whose newest job alone counts.
 var PowerJobKinds = fleet.KindsWhere(func(k fleet.JobKindInfo) bool { return k.NewestOnly })

@@ -21,13 +21,13 @@ type Quick struct {
 	executor *quickConn
 }
 
-// Last returns the queries for the transaction's final statement, with which COMMIT is sent. No statement may follow.
+// Final returns the queries for the transaction's final statement, with which COMMIT is sent. No statement may follow.
 func (t Quick) Final() *db.Queries {
 	t.executor.last = true
 	return t.Queries
 }
 
-// Before returns queries for statements without results. They are sent with the next statement, in order, and their
+// Deferred returns queries for statements without results. They are sent with the next statement, in order, and their
 // errors fail that statement.
 func (t Quick) Deferred() *db.Queries { return db.New(pipelined{t.executor}) }
 

@@ -32,7 +32,7 @@ func newQuick(t *testing.T, keys ...string) *quick {
 	return &quick{Store: store.New(pool, hub), t: t, pool: pool, sub: hub.Subscribe(keys...)}
 }
 
-// woken returns the wake-up keys received so far.
+// receivedWakeUps returns the wake-up keys received so far.
 func (q *quick) receivedWakeUps() []string {
 	select {
 	case <-q.sub.C:
@@ -50,7 +50,7 @@ func (q *quick) tasks() (n int) {
 	return n
 }
 
-// note adds a task, which sends a wake-up.
+// addTask adds a task, which sends a wake-up.
 func addTask(ctx context.Context, q *db.Queries) (fleet.TaskID, error) {
 	id := fleet.NewID[fleet.TaskID]()
 	_, err := q.NoteDone(ctx, db.NoteDoneParams{ID: id, Kind: fleet.VMApply, Subject: "vm:1", SubjectName: "web", CreatedBy: "somebody"})

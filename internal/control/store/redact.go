@@ -43,7 +43,7 @@ func TaskFor(a fleet.Actor, t fleet.Task) fleet.Task {
 	return t
 }
 
-// onHosts matches paths in messages of the hypervisor.
+// pathPattern matches paths in messages of the hypervisor.
 var pathPattern = regexp.MustCompile(`(^|[^\w/.-])(?:\w+:)?/{1,3}[\w.+@%~-][^\s'"` + "`" + `<>(),;]*`)
 
 // Redacted replaces paths and the host's name in a message of a hypervisor or agent.

@@ -29,7 +29,7 @@ type dispatcher struct{ pool *pgxpool.Pool }
 
 type txKey struct{}
 
-// Within returns a context whose statements run in the transaction.
+// WithTx returns a context whose statements run in the transaction.
 func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, tx)
 }
@@ -41,7 +41,7 @@ func (l dispatcher) of(ctx context.Context) executor {
 	return l.pool
 }
 
-// Joined reports whether ctx carries a transaction.
+// InTx reports whether ctx carries a transaction.
 func InTx(ctx context.Context) bool { return ctx.Value(txKey{}) != nil }
 
 // withLimit returns ctx with a deadline of at most statementLimit from now.
@@ -78,13 +78,13 @@ func (l dispatcher) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResult
 	return l.of(ctx).SendBatch(ctx, b)
 }
 
-// Asker runs queries: a Store or a separate transaction.
+// Querier runs queries: a Store or a separate transaction.
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Spending runs the read-only function do and returns ErrOverLimit if one of its statements takes longer than limit.
-// Within a transaction there is no such limit.
+// WithTimeLimit runs the read-only function do and returns ErrOverLimit if one of its statements takes longer than
+// limit. Within a transaction there is no such limit.
 func (l dispatcher) WithTimeLimit(ctx context.Context, limit time.Duration, do func(Querier) error) error {
 	if InTx(ctx) {
 		return Err(do(l))

@@ -109,7 +109,7 @@ func union(a, b any) any {
 	return a
 }
 
-// removals lists what the shape was has and the shape now lacks, with at as the path.
+// removedNames lists what the shape was has and the shape now lacks, with at as the path.
 func removedNames(at string, was, now any) (lost []string) {
 	switch x := was.(type) {
 	case map[string]any:

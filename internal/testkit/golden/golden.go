@@ -21,7 +21,7 @@ var (
 	moment    = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 )
 
-// anything is the placeholder for a value of any type.
+// anyValue is the placeholder for a value of any type.
 const anyValue = "any JSON"
 
 // Types compares the JSON of each type, with every field filled, with the file: an object with one member for each

@@ -91,7 +91,7 @@ func flaky(all []outcome) []outcome {
 	return slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return o.failed == 0 || !o.passed || !o.leaf })
 }
 
-// lost returns the tests that failed and did not pass afterwards.
+// stillFailing returns the tests that failed and did not pass afterwards.
 func stillFailing(all []outcome) []outcome {
 	return slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return o.failed == 0 || o.passed || !o.leaf })
 }

@@ -74,8 +74,8 @@ func (r *runner) main(ctx context.Context, args []string, changed string) error 
 	return fmt.Errorf("unknown command %q: use gate, ordeal or list", args[0])
 }
 
-// chosen returns the named parts of the ordeal, or those touched by the changes since a revision; all parts without
-// either.
+// selectParts returns the named parts of the ordeal, or those touched by the changes since a revision; all parts
+// without either.
 func selectParts(ctx context.Context, names []string, changed string) ([]part, error) {
 	tests, err := ordealTests(".")
 	if err != nil {
@@ -206,7 +206,7 @@ func (r *runner) step(ctx context.Context, name string, packages []string, args 
 	return nil
 }
 
-// judge adds flaky tests to the ledger, and fails if a failed test did not pass afterwards.
+// checkOutcomes adds flaky tests to the ledger, and fails if a failed test did not pass afterwards.
 func (r *runner) checkOutcomes(ctx context.Context, name string, got []outcome) error {
 	if bad := stillFailing(got); len(bad) > 0 {
 		return fmt.Errorf("%s failed, and was not repeated", bad[0].name)

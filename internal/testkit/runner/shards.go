@@ -56,7 +56,7 @@ type part struct {
 	names []string
 }
 
-// divide distributes each package's tests to its shards. A test without a shard, and a shard without tests, are
+// assignTests distributes each package's tests to its shards. A test without a shard, and a shard without tests, are
 // errors.
 func assignTests(all []shard, tests map[string][]string) ([]part, error) {
 	parts := make([]part, len(all))
@@ -84,7 +84,7 @@ func assignTests(all []shard, tests map[string][]string) ([]part, error) {
 // run returns the part's argument of go test -run.
 func (p part) run() string { return "^(" + strings.Join(p.names, "|") + ")$" }
 
-// touched reports whether changes of these files require the shard. Changes of its own test files always do.
+// affectedBy reports whether changes of these files require the shard. Changes of its own test files always do.
 func (p part) affectedBy(files []string) bool {
 	watched := regexp.MustCompile(p.watches)
 	return slices.ContainsFunc(files, func(f string) bool {

@@ -1,6 +1,6 @@
 // Command bundle generates static/bundle: minified style sheets, and the modules that pages load, bundled with their
-// imports. Modules that several bundles import are in shared files, so that a page loads each module once. The output is
-// committed, and a test compares it with the sources.
+// imports. Modules that several bundles import are in shared files, so that a page loads each module once. The output
+// is committed, and a test compares it with the sources.
 //
 //	go run ./static/internal/bundle     # in the root of the repository
 package main

@@ -89,7 +89,7 @@ func fetch(temp, spec string) (map[string][]byte, error) {
 	return unpack(filepath.Join(temp, strings.TrimSpace(string(output))))
 }
 
-// take writes one file of a package, or every .js and license file of a folder of the package.
+// copyFiles writes one file of a package, or every .js and license file of a folder of the package.
 func copyFiles(content map[string][]byte, from, to string) error {
 	if !strings.HasSuffix(from, "/") {
 		data, ok := content[from]
