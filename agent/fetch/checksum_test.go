@@ -65,7 +65,7 @@ func TestChecksumFileIsDownloaded(t *testing.T) {
 	}
 	wantErr(t, "another name", get(Request{URL: s.URL + "/third.qcow2", ChecksumURL: s.URL + "/SUMS"}), "no SHA-256 or SHA-512 of third.qcow2")
 	wantErr(t, "over http", get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: "http://example.org/SUMS"}), "Plain http")
-	wantErr(t, "a checksum beside it", get(Request{URL: s.URL + "/image.qcow2", Checksum: digits, ChecksumURL: s.URL + "/SUMS"}), "is no checksum")
+	wantErr(t, "a checksum beside it", get(Request{URL: s.URL + "/image.qcow2", Checksum: digits, ChecksumURL: s.URL + "/SUMS"}), "is not a checksum")
 	if asked.Load() != before {
 		t.Error("the image was requested without its checksum")
 	}

@@ -105,7 +105,7 @@ func TestPlanRefusesUnmanagedDevices(t *testing.T) {
 	refused("no address in the underlay", err, "None of this host's addresses is in 10.50.0.0/24")
 	n.Spec.MTU = 1500
 	_, err = planOverlay(n, existingOverlay(n))
-	refused("too large an MTU", err, "1450 are left")
+	refused("too large an MTU", err, "leaves 1450 bytes")
 	n.Spec.MTU = 0
 	used := existingOverlay(n)
 	used.ports = append(used.ports, "vnet3")

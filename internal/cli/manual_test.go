@@ -120,7 +120,7 @@ func TestManualNamesEveryResourceRoleAndPermission(t *testing.T) {
 			t.Errorf("the manual's table of permissions lacks %q", r)
 		}
 	}
-	for _, r := range constants(t, "user.go", "Role") {
+	for _, r := range constants(t, "role.go", "Role") {
 		if r != "" && !strings.Contains(text, "`"+r+"`") {
 			t.Errorf("the manual does not name the role %s", r)
 		}

@@ -37,7 +37,7 @@ func TestNetworkModesWithoutAddressesAreValidated(t *testing.T) {
 		"a system device as bridge":  {with(overlay, func(s *fleet.NetworkSpec) { s.Bridge = "eth0" }), "spec.bridge", "Enter another name, such as qx-lab, or leave the"},
 		"a bridge on a device":       {uplink, "", ""},
 		"on a VLAN":                  {with(uplink, func(s *fleet.NetworkSpec) { s.VLAN, s.STP = 4094, true }), "", ""},
-		"VLAN too high":              {with(uplink, func(s *fleet.NetworkSpec) { s.VLAN = 4095 }), "spec.vlan", "1 to 4094"},
+		"VLAN too high":              {with(uplink, func(s *fleet.NetworkSpec) { s.VLAN = 4095 }), "spec.vlan", "between 1 and 4094"},
 		"on no device":               {with(uplink, func(s *fleet.NetworkSpec) { s.Device = "" }), "spec.device", "such as eth1"},
 		"on a device with a path":    {with(uplink, func(s *fleet.NetworkSpec) { s.Device = "../eth1" }), "spec.device", "letters"},
 		"on its own bridge":          {with(uplink, func(s *fleet.NetworkSpec) { s.Bridge = "eth1x"; s.Device = "eth1x" }), "spec.bridge", ""},

@@ -160,7 +160,7 @@ func TestDroppedLinesHaveReasons(t *testing.T) {
 	for name, c := range map[string]struct{ head, devices, message string }{
 		"explicit default values":            {"", "<disk type='file'><source file='/a'/><driver discard='unmap' cache='default' io='io_uring'/><target bus='virtio'/></disk><watchdog model='i6300esb' action='reset'/>", ""},
 		"a balloon with all memory":          {"<currentMemory unit='MiB'>512</currentMemory>", "<memballoon model='virtio'><stats period='10'/></memballoon>", ""},
-		"memory without a balloon":           {"<currentMemory unit='MiB'>256</currentMemory>", "<memballoon model='none'/>", "A memory minimum needs a balloon"},
+		"memory without a balloon":           {"<currentMemory unit='MiB'>256</currentMemory>", "<memballoon model='none'/>", "Without a balloon the guest has all of its memory"},
 		"queues of a non-virtio NIC":         {"", "<interface type='network'><source network='a'/><driver queues='4'/><model type='rtl8139'/></interface>", "Only a virtio NIC has several queues."},
 		"too many queues":                    {"", "<interface type='network'><source network='a'/><driver queues='400'/></interface>", "from 1 to 64"},
 		"redirection without SPICE":          {"", "<redirdev bus='usb' type='spicevmc'/>", "comes through SPICE"},

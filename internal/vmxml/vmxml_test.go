@@ -121,7 +121,7 @@ func TestOldDefinitionKeepsMachineType(t *testing.T) {
 		if r.Spec.Boot.Machine != want.machine || r.Disks[0].As.Bus != want.bus || !strings.Contains(all, want.notes) || want.notes == "" && strings.Contains(all, "IDE") {
 			t.Errorf("%q: machine %q, bus %q, notes %q", machine, r.Spec.Boot.Machine, r.Disks[0].As.Bus, notes)
 		}
-		if r.Disks[1].As.Bus != "nvme" || r.Disks[1].As.Serial != "N1" || r.Disks[2].As.Bus != "" || !strings.Contains(all, "not at xen") || r.Spec.NICs[0].Model != "rtl8139" || r.Spec.NICs[1].Model != "" || !strings.Contains(all, "not ne2k_pci") {
+		if r.Disks[1].As.Bus != "nvme" || r.Disks[1].As.Serial != "N1" || r.Disks[2].As.Bus != "" || !strings.Contains(all, "not xen") || r.Spec.NICs[0].Model != "rtl8139" || r.Spec.NICs[1].Model != "" || !strings.Contains(all, "not ne2k_pci") {
 			t.Errorf("%q: read is %+v, %+v; notes %q", machine, r.Disks, r.Spec.NICs, notes)
 		}
 	}

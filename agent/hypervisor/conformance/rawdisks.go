@@ -59,7 +59,7 @@ func testRawDisks(t *testing.T, h *host) {
 	h.wantSettled(vm, "stopped")
 	grow(24 << 20)
 	h.wantVolume(p, vm.Spec.Disks[0].Volume, "raw", 24<<20)
-	h.refused("a move", h.MoveDisk(h.ctx, h.moveJob(vm, other)), "is a raw file")
+	h.refused("a move", h.MoveDisk(h.ctx, h.moveJob(vm, other)), "as a raw file")
 	h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 	for _, d := range vm.Spec.Disks {
 		if _, there := h.volume(p, d.Volume); there {
