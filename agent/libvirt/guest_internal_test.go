@@ -144,9 +144,9 @@ func TestGuestProgramErrorsReportUnknownResult(t *testing.T) {
 		"exits with 0":                       {`{"return": {"pid": 7}}`, `{"return": {"exited": true, "exitcode": 0, "out-data": "aGk="}}`, false, ""},
 		"long output":                        {`{"return": {"pid": 7}}`, `{"return": {"exited": true, "exitcode": 0, "out-data": "` + long + `", "err-data": "%%%"}}`, false, ""},
 		"still running":                      {`{"return": {"pid": 7}}`, `{"return": {"exited": false}}`, true, "deadline"},
-		"no answer to the status query":      {`{"return": {"pid": 7}}`, "", true, "nobody can tell"},
+		"no answer to the status query":      {`{"return": {"pid": 7}}`, "", true, "it is unknown how the program ended"},
 		"invalid answer to the start":        {`{{`, "", true, "did not answer"},
-		"invalid answer to the status query": {`{"return": {"pid": 7}}`, `{{`, true, "nobody can tell"},
+		"invalid answer to the status query": {`{"return": {"pid": 7}}`, `{{`, true, "it is unknown how the program ended"},
 		"oversized output":                   {`{"return": {"pid": 7}}`, `{"return": {"out-data": "` + strings.Repeat("a", 5<<20) + `"}}`, true, "4096 KiB"},
 	} {
 		answers := map[string]string{"guest-exec": c.exec}
