@@ -262,7 +262,7 @@ func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
 	}
 	for _, child := range page.Items {
 		// Mia cannot see hosts, so the error names none.
-		blocked := strings.HasPrefix(child.Error, "Start is not possible: Another host says that it has a guest of this UUID, ")
+		blocked := strings.HasPrefix(child.Error, "Start is not possible: Another host reports a guest with this UUID, ")
 		if blocked != want[child.SubjectName] || blocked != child.Refused() || child.State.Ended() != blocked {
 			t.Errorf("%s is %s: %q", child.SubjectName, child.State, child.Error)
 		}

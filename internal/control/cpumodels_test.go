@@ -32,7 +32,7 @@ func TestPlacementRespectsNamedCPUModel(t *testing.T) {
 			t.Errorf("%s is on %s: %v", c.model, v.HostName, err)
 		}
 	}
-	s.wantRefused("on a named host", fleet.Invalid, "h1 cannot give guests the CPU model EPYC-Rome", func() error { _, err := made(chief, "x", s.h1, "EPYC-Rome"); return err })
+	s.wantRefused("on a named host", fleet.Invalid, "h1 does not support the CPU model EPYC-Rome", func() error { _, err := made(chief, "x", s.h1, "EPYC-Rome"); return err })
 	s.wantRefused("a model that no host has", fleet.Invalid, "No host can take this VM. 2 hosts: no CPU model POWER9.", func() error { _, err := made(s.member, "x", "", "POWER9"); return err })
 	v := s.vm("web", fleet.Stopped)
 	edit := func(model string) error {

@@ -313,7 +313,7 @@ func TestImageVersionFromVMDisk(t *testing.T) {
 	s.finishWith(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
 	in := control.NewImage{Name: "Web", ProjectID: s.red, Source: control.ImageSource{PoolID: s.nfs, VMID: vm.ID, Volume: "web.qcow2"}}
 	ask := func() error { _, _, err := s.AddImage(context.WithoutCancel(t.Context()), chief, in); return err }
-	s.wantRefused("of a running VM", fleet.Invalid, "Shut the VM down", ask)
+	s.wantRefused("of a running VM", fleet.Invalid, "The VM web is on, so a copy of its disk would be inconsistent. Shut it down first.", ask)
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
 	if err := ask(); err != nil {
 		t.Fatal(err)

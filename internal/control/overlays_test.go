@@ -124,7 +124,7 @@ func TestNetworkInUnderlaySubnetRefused(t *testing.T) {
 	s.wantRefused("an underlay within a guest network", fleet.Invalid, "The underlay subnet 10.50.0.0/24 overlaps the guests' subnet 10.50.0.0/25 of network nat on h2", create("late", overlaySpec(101), s.h2))
 	found := fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 102, Underlay: "192.168.0.0/16"}
 	s.exec(`UPDATE assignments SET status = status || '{"subnets":["192.168.122.0/24"]}' WHERE host_id = $1 AND network_id = (SELECT id FROM networks WHERE name = 'default')`, s.h1)
-	s.wantRefused("an underlay within a discovered network", fleet.Invalid, "overlaps 192.168.122.0/24 of network default on h1", create("late", found, s.h1))
+	s.wantRefused("an underlay within a discovered network", fleet.Invalid, "The underlay subnet 192.168.0.0/16 overlaps the guests' subnet 192.168.122.0/24 of network default on h1", create("late", found, s.h1))
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'br9', 'bridge')`, fleet.NewID[fleet.NetworkID]())
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', id, $1, '{"active":true,"bridge":"br9","subnets":["10.50.0.0/24"]}' FROM networks WHERE name = 'br9'`, s.h1)
 	s.defineNetwork("over-2", overlaySpec(103), s.h1) // the host's own bridge may be the underlay of an overlay network

@@ -142,7 +142,7 @@ func TestInvalidPoolCredentialsRefused(t *testing.T) {
 	s.wantRefused("no user", fleet.Invalid, "Enter the user name", create(aSecret, func(p *fleet.PoolSpec) { p.User = "" }))
 	s.wantRefused("two lines", fleet.Invalid, "A password is one line of at most 255", create("one\ntwo", same))
 	s.wantRefused("a kind without support", fleet.Invalid, "has no secret", create(aSecret, func(p *fleet.PoolSpec) { *p = fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/x"} }))
-	s.wantRefused("an invalid Ceph key", fleet.Invalid, "no key of Ceph's", create(aSecret, func(p *fleet.PoolSpec) {
+	s.wantRefused("an invalid Ceph key", fleet.Invalid, "This is not a Ceph key", create(aSecret, func(p *fleet.PoolSpec) {
 		*p = fleet.PoolSpec{Kind: fleet.PoolRBD, Monitors: "10.0.0.1", CephPool: "vms", User: "libvirt"}
 	}))
 	s.wantRefused("a path", fleet.Invalid, "has no directory", create(aSecret, func(p *fleet.PoolSpec) { p.Path = "/srv/x" }))
@@ -197,7 +197,7 @@ func TestLUNBelongsToOneVM(t *testing.T) {
 	s.wantRefused("a tenant", fleet.Invalid, "Only those who may change infrastructure may attach", create(s.member, "other", lun("unit:0:0:2")))
 	s.wantRefused("a new disk there", fleet.Invalid, "makes no volumes", create(chief, "other", fleet.Disk{PoolID: san, SizeBytes: 1 << 30}))
 	s.wantRefused("an existing volume as exclusive disk", fleet.Invalid, "makes a volume for each disk", create(chief, "other", fleet.Disk{PoolID: s.nfs, Volume: "debian.qcow2", Existing: true}))
-	s.wantRefused("with a size", fleet.Invalid, "as large as that is", create(chief, "other", fleet.Disk{PoolID: san, Volume: "unit:0:0:2", Existing: true, SizeBytes: 1}))
+	s.wantRefused("with a size", fleet.Invalid, "A disk on an existing volume has the size of the volume", create(chief, "other", fleet.Disk{PoolID: san, Volume: "unit:0:0:2", Existing: true, SizeBytes: 1}))
 	s.wantRefused("a copy of a LUN", fleet.Invalid, "cannot be cloned", create(chief, "other", fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: san, Volume: "unit:0:0:2"}}))
 
 	of := control.Volume{PoolID: san, Volume: "unit:0:0:2"}

@@ -92,7 +92,7 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 		"another's address": {reserve(n.ID, "52:54:00:00:07:0a", "10.7.0.3", ""), fleet.Invalid, "10.7.0.3 is already leased to another NIC"},
 		"the hosts' own":    {reserve(n.ID, "52:54:00:00:07:0a", "10.7.0.1", ""), fleet.Invalid, "the hosts' own address"},
 		"outside":           {reserve(n.ID, "52:54:00:00:07:0a", "10.8.0.1", ""), fleet.Invalid, "outside the subnet"},
-		"a bad name":        {reserve(n.ID, "52:54:00:00:07:0a", "10.7.0.8", "no name!"), fleet.Invalid, "no host name"},
+		"a bad name":        {reserve(n.ID, "52:54:00:00:07:0a", "10.7.0.8", "no name!"), fleet.Invalid, `"no name!" is not a host name`},
 		"no DHCP":           {reserve(bare.ID, "52:54:00:00:07:0a", "10.7.0.8", ""), fleet.Conflict, "DHCP for IPv4 is off"},
 		"a found network":   {reserve(found, "52:54:00:00:07:0a", "10.7.0.8", ""), fleet.Conflict, "discovered on hosts"},
 		"no network":        {reserve("00000000-0000-7000-8000-000000000000", "52:54:00:00:07:0a", "10.7.0.8", ""), fleet.NotFound, "no such network"},

@@ -44,7 +44,7 @@ func TestPlacementFollowsRules(t *testing.T) {
 	s.wantRefused("a third VM on a named host", fleet.Invalid, "2 fields", func() error { _, err := s.createWithRules(chief, "web-3", s.h2, antiAffinity); return err })
 	s.wantRefused("a third VM without rules", fleet.Invalid, "which must be apart from this VM", func() error { _, err := s.createWithRules(chief, "web-3", ""); return err })
 	s.wantRefused("of a member", fleet.Invalid, "2 hosts: the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(s.member, "web-3", "", antiAffinity); return err })
-	s.wantRefused("a rule with an unknown VM", fleet.Invalid, "there is none in its project", func() error {
+	s.wantRefused("a rule with an unknown VM", fleet.Invalid, "there is no such VM in the project", func() error {
 		_, err := s.createWithRules(chief, "web-3", "", fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"})
 		return err
 	})
@@ -58,7 +58,7 @@ func TestPlacementFollowsRules(t *testing.T) {
 	if err != nil || s.get(other.ID).HostID != s.h1 {
 		t.Errorf("a VM of another project: %v", err)
 	}
-	s.wantRefused("with a VM of another project", fleet.Invalid, "none", func() error {
+	s.wantRefused("with a VM of another project", fleet.Invalid, "2 hosts: the VM must be with the VM web-1, and there is no such VM", func() error {
 		spec.Rules = []fleet.PlacementRule{{Of: fleet.RuleVM, Name: "web-1"}}
 		_, err := s.CreateVM(t.Context(), s.stranger, control.CreateVM{ProjectID: s.blue, Name: "spy", Spec: spec})
 		return err
@@ -217,7 +217,7 @@ func TestMigrationPolicyLimitsMigrations(t *testing.T) {
 		return err
 	}
 	set(fleet.VMMigration{Stays: true})
-	s.wantRefused("a VM that must stay on its host", fleet.Conflict, "to stay on its host", go1)
+	s.wantRefused("a VM that must stay on its host", fleet.Conflict, "The VM's configuration forbids migration.", go1)
 	set(fleet.VMMigration{LimitMiB: 3})
 	if err := go1(); err != nil {
 		t.Fatal(err)

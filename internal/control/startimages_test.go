@@ -63,7 +63,7 @@ func TestCatalogRestoreResetsShippedEntries(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	s.wantRefused("its name again", fleet.Conflict, "already", func() error { _, err := s.AddStartImage(t.Context(), chief, own); return err })
-	s.wantRefused("an invalid address", fleet.Invalid, "only with", func() error {
+	s.wantRefused("an invalid address", fleet.Invalid, "Plain http needs a checksum", func() error {
 		return s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{URL: new("http://example.org/a.qcow2"), ChecksumURL: new("")})
 	})
 	s.wantRefused("another's name", fleet.Conflict, "already", func() error {

@@ -31,9 +31,9 @@ func TestTaintedHostNeedsToleration(t *testing.T) {
 	if err != nil || one.HostID != s.h2 {
 		t.Fatalf("a VM that tolerates nothing is on %s: %v", one.HostName, err)
 	}
-	s.wantRefused("by its name", fleet.Invalid, "h1 bears the taint gpu=a100, maintenance, which the VM does not tolerate", func() error { _, err := s.createTolerant(chief, "two", s.h1, ""); return err })
-	s.wantRefused("with one of two tolerations", fleet.Invalid, "h1 bears the taint maintenance, which", func() error { _, err := s.createTolerant(chief, "two", s.h1, "gpu"); return err })
-	s.wantRefused("with another value of the taint", fleet.Invalid, "h1 bears the taint gpu=a100, which", func() error { _, err := s.createTolerant(chief, "two", s.h1, "gpu=l40s maintenance"); return err })
+	s.wantRefused("by its name", fleet.Invalid, "h1 has the taint gpu=a100, maintenance, which the VM does not tolerate", func() error { _, err := s.createTolerant(chief, "two", s.h1, ""); return err })
+	s.wantRefused("with one of two tolerations", fleet.Invalid, "h1 has the taint maintenance, which", func() error { _, err := s.createTolerant(chief, "two", s.h1, "gpu"); return err })
+	s.wantRefused("with another value of the taint", fleet.Invalid, "h1 has the taint gpu=a100, which", func() error { _, err := s.createTolerant(chief, "two", s.h1, "gpu=l40s maintenance"); return err })
 	for name, tolerations := range map[string]string{"by-key": "gpu maintenance", "by-value": "maintenance gpu=a100", "by-all": "*"} {
 		if v, err := s.createTolerant(chief, name, "", tolerations); err != nil || v.HostID != s.h1 {
 			t.Errorf("%s: on %s: %v", name, v.HostName, err)
@@ -101,7 +101,7 @@ func TestUnusedPolicyFieldsAreStored(t *testing.T) {
 	if now := s.get(v.ID).Spec; now.Policy.HAPriority != "never" || now.Migration != (fleet.VMMigration{PostCopy: true}) {
 		t.Errorf("%+v %+v", now.Policy, now.Migration)
 	}
-	if n := s.count("audit WHERE detail LIKE '%HA priority High → Never, downtime of moves 300 ms → default%'"); n != 1 {
+	if n := s.count("audit WHERE detail LIKE '%HA priority High → Never, maximum downtime 300 ms → default%'"); n != 1 {
 		t.Errorf("%d audit lines of the change", n)
 	}
 }

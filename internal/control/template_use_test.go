@@ -46,7 +46,7 @@ func TestVMsFromTemplateUseOverlaysOrCopies(t *testing.T) {
 	remove := func() error { _, err := s.DeleteTemplateVersion(t.Context(), chief, of, "Web"); return err }
 	s.wantRefused("delete a version that backs clones", fleet.Conflict, "VM linked, VM other", remove)
 	s.exec(`DELETE FROM vms WHERE id <> ALL ($1::text[])`, []string{string(vm.ID), string(full.ID)})
-	s.wantRefused("delete a volume that a VM is created from", fleet.Conflict, "being made", remove)
+	s.wantRefused("delete a volume that a VM is created from", fleet.Conflict, "The VM full is being created from the volume.", remove)
 	s.finishCreation(full)
 	s.exec(`UPDATE vms SET observed_generation = generation WHERE id = $1`, full.ID)
 	s.wantRefused("without its name", fleet.Invalid, "Type the template's name", func() error { _, err := s.DeleteTemplateVersion(t.Context(), chief, of, "web"); return err })

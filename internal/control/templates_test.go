@@ -169,7 +169,7 @@ func TestTemplatesUsableOnlyByGrantedProjects(t *testing.T) {
 		{"a viewer deletes it", fleet.Forbidden, "do not have permission", remove(s.viewer)},
 		{"a stranger adds a version", fleet.NotFound, "no such template", version(s.stranger, alien.ID)},
 		{"of another project's VM", fleet.NotFound, "no such VM", version(s.member, alien.ID)},
-		{"of another project's VM, by who runs hosts", fleet.Conflict, "of another", version(chief, alien.ID)},
+		{"of another project's VM, by who runs hosts", fleet.Conflict, "The template belongs to the project red, and the VM alien to another project.", version(chief, alien.ID)},
 		{"a member publishes it", fleet.Forbidden, "do not have permission", grant(s.member)},
 		{"a viewer deprecates a version", fleet.Forbidden, "do not have permission", func() error { return s.DeprecateTemplateVersion(t.Context(), s.viewer, of, true) }},
 		{"a stranger deletes a version", fleet.NotFound, "no such template", func() error { _, err := s.DeleteTemplateVersion(t.Context(), s.stranger, of, "Web"); return err }},
@@ -240,7 +240,7 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 		{"a long description", fleet.Invalid, "description", control.NewTemplate{Name: "A", Description: strings.Repeat("a", 5000), TemplateSource: of}},
 		{"no family", fleet.Invalid, "family", control.NewTemplate{Name: "A", OS: fleet.OSFacts{Family: "plan9"}, TemplateSource: of}},
 		{"a long note", fleet.Invalid, "500 bytes", control.NewTemplate{Name: "A", TemplateSource: control.TemplateSource{VMID: vm.ID, Note: strings.Repeat("a", 501)}}},
-		{"no VM", fleet.Invalid, "Choose the VM", control.NewTemplate{Name: "A"}},
+		{"no VM", fleet.Invalid, "Choose the source VM", control.NewTemplate{Name: "A"}},
 		{"no id", fleet.NotFound, "no such VM", control.NewTemplate{Name: "A", TemplateSource: control.TemplateSource{VMID: "'; DROP TABLE vms"}}},
 		{"of images that there are not", fleet.Conflict, "was not created from a library image.", control.NewTemplate{Name: "A", TemplateSource: control.TemplateSource{VMID: vm.ID, OfImages: true}}},
 	} {

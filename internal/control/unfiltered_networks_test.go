@@ -29,8 +29,8 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 		on := fleet.NIC{NetworkID: n.ID}
 		grouped, guarded := on, on
 		grouped.SecurityGroups, guarded.AntiSpoofing = []fleet.SecurityGroupID{group.ID}, &yes
-		s.wantRefused(name+": a security group", fleet.Invalid, "Hosts cannot filter the traffic of a NIC on "+name+", so a security group would protect nothing there.", func() error { _, err := create("-a", grouped); return err })
-		s.wantRefused(name+": anti-spoofing", fleet.Invalid, "so anti-spoofing would protect nothing there.", func() error { _, err := create("-a", guarded); return err })
+		s.wantRefused(name+": a security group", fleet.Invalid, "Hosts cannot filter the traffic of a NIC on "+name+", so a security group would have no effect there.", func() error { _, err := create("-a", grouped); return err })
+		s.wantRefused(name+": anti-spoofing", fleet.Invalid, "so anti-spoofing would have no effect there.", func() error { _, err := create("-a", guarded); return err })
 		v, err := create("-b", on)
 		if err != nil || v.Spec.NICs[0].HasAntiSpoofing() {
 			t.Fatalf("%s: a member's NIC: %+v %v", name, v.Spec.NICs, err)

@@ -149,7 +149,7 @@ func TestBulkCreateUsesRequestedVersionAndCurrentPermissions(t *testing.T) {
 	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count("tasks WHERE parent_id IS NOT NULL AND state = 'failed' AND error LIKE '%no such thing%' AND subject_name LIKE 'x-%'"); n != 2 {
+	if n := s.count("tasks WHERE parent_id IS NOT NULL AND state = 'failed' AND error LIKE '%There is no such object, or you may not see it.%' AND subject_name LIKE 'x-%'"); n != 2 {
 		t.Errorf("%d were refused", n)
 	}
 }

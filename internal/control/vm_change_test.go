@@ -227,7 +227,7 @@ func TestReservedFieldsNeedAdministrator(t *testing.T) {
 	locked := func(on bool) func(*fleet.VMSpec) { return func(s *fleet.VMSpec) { s.Memory.Locked = on } }
 	for name, change := range map[string]func(*fleet.VMSpec){
 		"locked memory": locked(true), "vsock": func(s *fleet.VMSpec) { s.Devices.VSOCK = true }, "huge pages": func(s *fleet.VMSpec) { s.Memory.HugePageKiB = 2048 },
-		"CPU reservation": func(s *fleet.VMSpec) { s.CPU.Reserved = 10 }, "this of CPU shares": func(s *fleet.VMSpec) { s.CPU.Shares = 1025 },
+		"CPU reservation": func(s *fleet.VMSpec) { s.CPU.Reserved = 10 }, "this value of CPU shares": func(s *fleet.VMSpec) { s.CPU.Shares = 1025 },
 	} {
 		s.wantRefused(name, fleet.Invalid, "Only those who may change infrastructure may choose "+name, func() error {
 			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(v, change))

@@ -69,7 +69,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a slot with a NUL":          {drive(nul, nil), "drives[0].slot", slots},
 		"a slot to the left":         {drive(rtl, nil), "drives[0].slot", slots},
 		"a slot in capitals":         {drive("CDROM2", nil), "drives[0].slot", slots},
-		"a drive twice":              {func(s *fleet.VMSpec) { s.Drives = []fleet.VMDrive{{Slot: "cdrom2"}, {Slot: "cdrom2"}} }, "drives[1]", "there twice"},
+		"a drive twice":              {func(s *fleet.VMSpec) { s.Drives = []fleet.VMDrive{{Slot: "cdrom2"}, {Slot: "cdrom2"}} }, "drives[1]", "Second CD-ROM is listed twice"},
 		"too many drives":            {func(s *fleet.VMSpec) { s.Drives = make([]fleet.VMDrive, 6) }, "drives", "at most 5 drives"},
 		"a place below the first":    {func(s *fleet.VMSpec) { s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: -1}} }, "drives[0].bootOrder", "from 1 to 64"},
 		"a place beyond all":         {func(s *fleet.VMSpec) { s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 65}} }, "drives[0].bootOrder", "from 1 to 64"},
@@ -119,11 +119,11 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a type that is long":        {device("mdev/" + strings.Repeat("a", 64)), "hostDevices[0].device", deviceName},
 		"a type that is not there":   {device("mdev/nvidia-65"), "hostDevices[0].device", "has no device"},
 		"a type that is used up":     {device("mdev/nvidia-64"), "hostDevices[0].device", "used in another way"},
-		"a type twice":               {device("mdev/nvidia-63", "mdev/nvidia-63"), "hostDevices[1]", "there twice"},
+		"a type twice":               {device("mdev/nvidia-63", "mdev/nvidia-63"), "hostDevices[1]", "mdev/nvidia-63 is listed twice"},
 		"NUMA nodes that lack a vCPU": {func(s *fleet.VMSpec) {
 			s.CPUs, s.NUMA = 3, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 128}, {CPUs: "1", MemoryMiB: s.MemoryMiB - 128}}
 		}, "numa", "vCPU 2 is in no node"},
-		"a device twice":            {device("usb/046d:c52b", "usb/046d:c52b"), "hostDevices[1]", "there twice"},
+		"a device twice":            {device("usb/046d:c52b", "usb/046d:c52b"), "hostDevices[1]", "usb/046d:c52b is listed twice"},
 		"too many devices":          {func(s *fleet.VMSpec) { s.HostDevices = make([]fleet.VMHostDevice, 17) }, "hostDevices", "at most 16"},
 		"a device of nobody":        {device("pci/0000:42:00.0"), "hostDevices[0].device", "has no device"},
 		"a device that stays":       {device("pci/0000:00:1f.3"), "hostDevices[0].device", "no IOMMU group"},
@@ -141,9 +141,9 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a disk to the left":        {device("blk/" + rtl), "hostDevices[0].device", deviceName},
 		"a disk of a long name":     {device("blk/" + strings.Repeat("a", 201)), "hostDevices[0].device", deviceName},
 		"a disk of the kernel's":    {device("sda"), "hostDevices[0].device", deviceName},
-		"a disk twice":              {device("blk/wwn-0x5000", "blk/wwn-0x5000"), "hostDevices[1]", "there twice"},
+		"a disk twice":              {device("blk/wwn-0x5000", "blk/wwn-0x5000"), "hostDevices[1]", "blk/wwn-0x5000 is listed twice"},
 		"a disk of nobody":          {device("blk/ata-NONE"), "hostDevices[0].device", "has no device"},
-		"a disk that the host uses": {device("blk/ata-ROOT"), "hostDevices[0].device", "it is mounted at /"},
+		"a disk that the host uses": {device("blk/ata-ROOT"), "hostDevices[0].device", "h1 uses blk/ata-ROOT itself: the disk is mounted at /"},
 		"a disk of another host":    {func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{HostID: s.h2, Device: "blk/wwn-0x5000"}} }, "hostDevices[0].device", "of another host"},
 		"a device of no host": {func(v *fleet.VMSpec) {
 			v.HostDevices = []fleet.VMHostDevice{{HostID: "h1'--", Device: "usb/046d:c52b"}}
@@ -164,7 +164,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a hidden folder":             {share("src", ".ssh"), "shares[0].folder.volume", folder},
 		"a folder with a NUL":         {share("src", nul), "shares[0].folder.volume", folder},
 		"a folder of no pool":         {func(v *fleet.VMSpec) { share("src", "src")(v); v.Shares[0].Folder.PoolID = "" }, "shares[0].folder.poolId", "Choose the folder's pool"},
-		"a tag twice":                 {func(v *fleet.VMSpec) { share("src", "src")(v); v.Shares = append(v.Shares, v.Shares[0]) }, "shares[1]", "there twice"},
+		"a tag twice":                 {func(v *fleet.VMSpec) { share("src", "src")(v); v.Shares = append(v.Shares, v.Shares[0]) }, "shares[1]", "src is listed twice"},
 		"too many shares":             {func(v *fleet.VMSpec) { v.Memory.Shared, v.Shares = true, make([]fleet.VMShare, 9) }, "shares", "at most 8"},
 		"a line without a kernel":     {func(s *fleet.VMSpec) { s.Boot.Cmdline = "quiet" }, "boot.kernel", "An initial RAM disk or command line needs a"},
 		"a RAM disk without a kernel": {func(s *fleet.VMSpec) { s.Boot.Initrd = in("vmlinuz") }, "boot.kernel", "An initial RAM disk or command line needs a"},
@@ -183,7 +183,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a balloon of Xen":            {func(s *fleet.VMSpec) { s.Devices.Balloon = "xen" }, "devices.balloon", "Choose one of reporting, none"},
 		"ports below none":            {func(s *fleet.VMSpec) { s.Devices.Serials = -1 }, "devices.serials", "from 1 to 3"},
 		"a fifth port":                {func(s *fleet.VMSpec) { s.Devices.Serials = 4 }, "devices.serials", "from 1 to 3"},
-		"redirection without SPICE":   {func(s *fleet.VMSpec) { s.Display.USBRedirection = 1 }, "display.usbRedirection", "Choose that"},
+		"redirection without SPICE":   {func(s *fleet.VMSpec) { s.Display.USBRedirection = 1 }, "display.usbRedirection", "USB redirection needs SPICE"},
 		"redirection beyond all":      {func(s *fleet.VMSpec) { s.Display.Spice, s.Display.USBRedirection = true, 5 }, "display.usbRedirection", "from 1 to 4"},
 		"an unknown watchdog":         {func(s *fleet.VMSpec) { s.Devices.Watchdog = "ib700" }, "devices.watchdog", "Choose one of i6300esb, itco"},
 	} {
@@ -240,7 +240,7 @@ func TestHostDeviceIsExclusive(t *testing.T) {
 		}
 	}
 	s.exec(`UPDATE vms SET host_id = $2 WHERE id = $1`, other.ID, s.h1)
-	s.wantRefused("an edit with another VM's device", fleet.Invalid, "is given to the VM gpu already", taking("pci/0000:41:00.0"))
+	s.wantRefused("an edit with another VM's device", fleet.Invalid, "pci/0000:41:00.0 of h1 is already assigned to the VM gpu", taking("pci/0000:41:00.0"))
 	if err := taking("usb/046d:c52b")(); err != nil {
 		t.Errorf("one that is free: %v", err)
 	}
@@ -321,8 +321,8 @@ func TestDiskValueNeedsHostSupport(t *testing.T) {
 	}
 	nvme := func(v *fleet.VMSpec) { v.Disks[0].Bus, v.Disks[0].Serial = "nvme", "N1" }
 	old := func(v *fleet.VMSpec) { v.Boot.Machine, v.Disks[0].Bus = fleet.MachinePC, "ide" }
-	s.wantRefused("NVMe where libvirt has none", fleet.Invalid, "cannot give a VM this bus: nvme. It takes libvirt 11.5.", func() error { return make(chief, "fast", s.h1, nvme) })
-	s.wantRefused("a machine type that QEMU lacks", fleet.Invalid, "cannot give a VM this machine: pc. QEMU has no such machine here.", func() error { return make(chief, "old", s.h1, old) })
+	s.wantRefused("NVMe where libvirt has none", fleet.Invalid, "h1 does not support this bus: nvme. It takes libvirt 11.5.", func() error { return make(chief, "fast", s.h1, nvme) })
+	s.wantRefused("a machine type that QEMU lacks", fleet.Invalid, "h1 does not support this machine: pc. QEMU has no such machine here.", func() error { return make(chief, "old", s.h1, old) })
 	if err := make(chief, "usual", s.h1, func(*fleet.VMSpec) {}); err != nil {
 		t.Errorf("another bus: %v", err)
 	}

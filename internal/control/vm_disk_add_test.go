@@ -96,7 +96,7 @@ func TestRawDiskFileNamesEndInRaw(t *testing.T) {
 		return err
 	})
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,format}', '"raw"') WHERE id = $1`, v.ID)
-	s.wantRefused("a replacement with another suffix", fleet.Invalid, "ending in .raw", func() error {
+	s.wantRefused("a replacement with another suffix", fleet.Invalid, "ends in .raw", func() error {
 		_, _, err := s.ReplaceDisk(t.Context(), s.member, v.ID, missing, control.NewDisk{Volume: "x.qcow2", SizeBytes: 1 << 30})
 		return err
 	})

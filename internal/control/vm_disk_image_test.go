@@ -32,7 +32,7 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	s.wantRefused("of another project's VM", fleet.NotFound, "no such", ask(s.stranger, disk, "Web"))
 	s.wantRefused("a viewer", fleet.Forbidden, "do not have permission", ask(s.viewer, disk, "Web"))
 	s.wantRefused("an unknown disk", fleet.Conflict, "no disk", ask(s.member, fleet.Volref{PoolID: s.nfs, Volume: "other.qcow2"}, "Web"))
-	s.wantRefused("without a name", fleet.Invalid, "Name the image", ask(s.member, disk, ""))
+	s.wantRefused("without a name", fleet.Invalid, "The name of the image must be one line", ask(s.member, disk, ""))
 	id, task, err := s.ImageOfDisk(t.Context(), s.member, vm.ID, disk, control.DiskImage{Name: "Web", OS: fleet.OSFacts{Family: "linux"}})
 	if err != nil || task.HostName != "" || task.ProjectID != s.red {
 		t.Fatalf("%+v %v", task, err)

@@ -110,7 +110,7 @@ func TestDetachMissingDiskAllowsStart(t *testing.T) {
 	if s.count("audit WHERE action = 'vm.disk.detach'") != 1 {
 		t.Error("the audit line lacks the person")
 	}
-	if ok, why := now.Allows(fleet.ActStart); !ok && !strings.Contains(why, "Only a VM") {
+	if ok, why := now.Allows(fleet.ActStart); !ok && !strings.Contains(why, "Only a stopped VM") {
 		t.Errorf("a detached disk prevents the start: %s", why)
 	}
 }
@@ -124,15 +124,15 @@ func TestReplaceMissingDiskUsesNewName(t *testing.T) {
 		return err
 	}
 	for says, in := range map[string]control.NewDisk{
-		"Name the new disk":       {Volume: "../x.qcow2"},
-		"ending in .qcow2":        {Volume: "x.raw"},
+		"A disk name has letters, digits and . _ -": {Volume: "../x.qcow2"},
+		"ends in .qcow2":          {Volume: "x.raw"},
 		"The pool has or had":     {Volume: disk.Volume},
 		"a volume with this name": {Volume: "debian.qcow2"},
 		"never replaces data":     {Volume: v.Spec.Disks[1].Volume},
 		"not made from an image":  {Volume: name, Clone: true},
 		"at most 64 TiB":          {Volume: name, SizeBytes: 1 << 60},
 		"a size above 0":          {Volume: name, SizeBytes: -1},
-		"200 at most, ending in":  {},
+		"at most 200 characters":  {},
 	} {
 		s.wantRefused(says, fleet.Invalid, says, func() error { return replace(chief, in) })
 	}

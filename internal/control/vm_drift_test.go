@@ -112,14 +112,14 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 	for says, drift := range map[string]fleet.Drift{
 		"at most 16 TiB":            {Field: "memoryMiB", Take: rawJSON("99999999999")},
 		"16384 MiB of memory in":    {Field: "memoryMiB", Take: rawJSON("1000000")},
-		"Give 1 to":                 {Field: "cpus", Take: rawJSON("0")},
+		"Enter 1 to 768 vCPUs":      {Field: "cpus", Take: rawJSON("0")},
 		"A name has":                {Field: "name", Take: rawJSON(`"../x"`)},
 		"is not defined in Quantix": {Field: "disks", Take: rawJSON(`[{"poolId":"p","volume":"theirs.qcow2","sizeBytes":1}]`)},
 		"no bridge \"br-secret\"":   {Field: "nics", Take: rawJSON(`[{"bridge":"br-secret","mac":"52:54:00:00:00:09"}]`)},
 		"without an address":        {Field: "nics", Take: rawJSON(`[{"network":"default"}]`)},
 		"Another VM has this":       {Field: "nics", Take: rawJSON(`[{"network":"default","mac":"52:54:00:00:00:07"}]`)},
 		"There is no such pool":     {Field: "iso", Take: rawJSON(`{"poolId":"p","volume":"cd.iso"}`)},
-		"Firmware is \"bios\"":      {Field: "firmware", Take: rawJSON(`"coreboot"`)},
+		`must be "bios" or "uefi"`:  {Field: "firmware", Take: rawJSON(`"coreboot"`)},
 	} {
 		drift.Actual = "now"
 		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)

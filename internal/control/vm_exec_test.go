@@ -50,12 +50,12 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 		s.wantRefused(name, fleet.Invalid, c.says, s.guestRequest(chief, v.ID, c.in))
 	}
 	ls := execRequest("ls", 0)
-	s.wantRefused("where no policy allows it", fleet.Conflict, "policy allows no programs", s.guestRequest(chief, shut.ID, ls))
+	s.wantRefused("where no policy allows it", fleet.Conflict, "The VM's policy does not allow programs", s.guestRequest(chief, shut.ID, ls))
 	s.wantRefused("a viewer of the VM", fleet.Forbidden, "", s.guestRequest(s.viewer, v.ID, ls))
 	s.wantRefused("of another project", fleet.NotFound, "", s.guestRequest(s.stranger, v.ID, ls))
 	s.wantRefused("in a VM that is off", fleet.Conflict, "not running", s.guestRequest(chief, s.vm("off", fleet.Stopped).ID, ls))
 	s.exec(`UPDATE vms SET status = status - 'policy' WHERE id = $1`, v.ID)
-	s.wantRefused("before the host has applied the policy", fleet.Conflict, "does not know yet", s.guestRequest(chief, v.ID, ls))
+	s.wantRefused("before the host has applied the policy", fleet.Conflict, "The host has not yet applied the policy", s.guestRequest(chief, v.ID, ls))
 	if n := s.count("guest_runs") + s.count("guest_secrets"); n != 0 {
 		t.Errorf("refused requests left %d rows", n)
 	}
@@ -174,7 +174,7 @@ func TestRestartNamesTheRunToEnd(t *testing.T) {
 		return func() error { _, err := s.ActVM(t.Context(), s.member, id, fleet.ActRestart); return err }
 	}
 	s.exec(`UPDATE vms SET status = status - 'startedAt' WHERE id = $1`, a.ID)
-	s.wantRefused("a VM without a reported start time", fleet.Conflict, "since when it runs", act(a.ID))
+	s.wantRefused("a VM without a reported start time", fleet.Conflict, "does not report since when the VM runs", act(a.ID))
 	s.wantRefused("of a VM that is off", fleet.Conflict, "Only a running VM", act(off.ID))
 	s.setStartedAt(a.ID, at)
 	s.setStartedAt(b.ID, at)

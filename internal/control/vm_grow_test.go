@@ -109,7 +109,7 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	s.wantRefused("a pool that failed", fleet.Invalid, "failed", s.growRequest(chief, other, second, more))
 	undo()
 	undo = set("{volumes}", `[{"name":"`+second.Volume+`","format":"qcow2","capacityBytes":1073741824,"baseOf":["snap.qcow2"]}]`)
-	s.wantRefused("a disk that backs another volume", fleet.Conflict, "snap.qcow2 is backed by it", s.growRequest(chief, other, second, more))
+	s.wantRefused("a disk that backs another volume", fleet.Conflict, "the volume snap.qcow2 is backed by the disk", s.growRequest(chief, other, second, more))
 	undo()
 	if _, err := s.MoveDisk(t.Context(), chief, other.ID, second, control.MoveDisk{PoolID: s.nfs}); err != nil {
 		t.Fatal(err)

@@ -45,9 +45,9 @@ func TestInvalidGuestRequestRefused(t *testing.T) {
 		in   control.GuestRequest
 		says string
 	}{
-		"no action":                   {control.GuestRequest{}, "not asked for"},
-		"an action of the VM":         {control.GuestRequest{Action: fleet.ActStop}, "not asked for"},
-		"an unknown action":           {control.GuestRequest{Action: "a;id"}, "not asked for"},
+		"no action":                   {control.GuestRequest{}, `The guest agent has no action "".`},
+		"an action of the VM":         {control.GuestRequest{Action: fleet.ActStop}, `The guest agent has no action "stop".`},
+		"an unknown action":           {control.GuestRequest{Action: "a;id"}, `The guest agent has no action "a;id".`},
 		"frozen for less than none":   {freeze(-1), "1 to 600"},
 		"frozen for an hour":          {freeze(3600), "1 to 600"},
 		"frozen for ever":             {freeze(1 << 60), "1 to 600"},

@@ -25,7 +25,7 @@ func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 	if err := create("two", "mdev/nvidia-63", s.h1); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("a third VM for two devices", fleet.Invalid, "can give mdev/nvidia-63 to 2 VMs, and has", func() error { return create("three", "mdev/nvidia-63", s.h1) })
+	s.wantRefused("a third VM for two devices", fleet.Invalid, "h1 can assign mdev/nvidia-63 to 2 VMs, and all are in use.", func() error { return create("three", "mdev/nvidia-63", s.h1) })
 	if devices, err := s.HostDevicesOf(t.Context(), chief, s.h1); err != nil || devices["mdev/nvidia-63"].Name != "one" {
 		t.Errorf("the host's devices are held by %+v, %v", devices, err)
 	}
@@ -86,7 +86,7 @@ func TestEncryptedMemoryNeedsHostSupportAndForbidsSnapshots(t *testing.T) {
 	try := func(a fleet.Actor, kind string) func() error {
 		return func() error { _, err := create(a, kind); return err }
 	}
-	s.wantRefused("an encryption that the host lacks", fleet.Invalid, "cannot give a VM this memory encryption: tdx. It takes libvirt 11.6.", try(chief, "tdx"))
+	s.wantRefused("an encryption that the host lacks", fleet.Invalid, "h1 does not support this memory encryption: tdx. It takes libvirt 11.6.", try(chief, "tdx"))
 	s.wantRefused("an unknown kind", fleet.Invalid, "Choose one of sev, sev-es, sev-snp, tdx", try(chief, "sgx"))
 	s.wantRefused("a tenant's", fleet.Invalid, "", try(s.member, "sev"))
 	vm, err := create(chief, "sev")

@@ -23,12 +23,12 @@ func TestCPUReservationIsNotExceeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.reportPower(one.ID, fleet.Stopped)
-	s.wantRefused("more than is free on a named host", fleet.Invalid, "h1 has 2 left to reserve of 8 processors, and the VM wants 2.25", func() error { _, err := s.createWithReservation(chief, "db-2", s.h1, 3, 75); return err })
+	s.wantRefused("more than is free on a named host", fleet.Invalid, "h1 has 2 left to reserve of 8 processors, and the VM needs 2.25", func() error { _, err := s.createWithReservation(chief, "db-2", s.h1, 3, 75); return err })
 	two, err := s.createWithReservation(chief, "db-2", "", 3, 75)
 	if err != nil || s.get(two.ID).HostID != s.h2 {
 		t.Fatalf("the second is on %s: %v", s.get(two.ID).HostName, err)
 	}
-	s.wantRefused("more than any host has free", fleet.Invalid, "h1: h1 has 2 left to reserve of 8 processors, and the VM wants 6; h2: h2 has 5.75 left", func() error { _, err := s.createWithReservation(chief, "db-3", "", 6, 100); return err })
+	s.wantRefused("more than any host has free", fleet.Invalid, "h1: h1 has 2 left to reserve of 8 processors, and the VM needs 6; h2: h2 has 5.75 left", func() error { _, err := s.createWithReservation(chief, "db-3", "", 6, 100); return err })
 	s.wantRefused("of a member", fleet.Invalid, "Only those who may change infrastructure may choose CPU reservation", func() error { _, err := s.createWithReservation(s.member, "db-3", "", 6, 100); return err })
 	if _, err := s.createWithReservation(s.member, "none", s.h1, 8, 0); err != nil {
 		t.Errorf("a VM that reserves nothing: %v", err)
@@ -52,7 +52,7 @@ func TestEditChecksAddedReservationOnly(t *testing.T) {
 		_, _, err := s.UpdateVM(t.Context(), a, one.ID, editedSpec(s.get(one.ID), change))
 		return err
 	}
-	s.wantRefused("a larger reservation", fleet.Invalid, "h1 has 7 left to reserve of 8 processors, and the VM wants 8", func() error { return edit(chief, func(s *fleet.VMSpec) { s.CPU.Reserved = 100 }) })
+	s.wantRefused("a larger reservation", fleet.Invalid, "h1 has 7 left to reserve of 8 processors, and the VM needs 8", func() error { return edit(chief, func(s *fleet.VMSpec) { s.CPU.Reserved = 100 }) })
 	s.wantRefused("more vCPUs with it", fleet.Invalid, "Not enough processors to reserve.", func() error { return edit(s.member, func(s *fleet.VMSpec) { s.CPUs = 10 }) })
 	for _, change := range []func(*fleet.VMSpec){
 		func(s *fleet.VMSpec) { s.CPUs = 9 }, func(s *fleet.VMSpec) { s.MemoryMiB = 512 }, func(s *fleet.VMSpec) { s.CPU.Reserved = 0 }, func(s *fleet.VMSpec) { s.CPUs = 30 },
@@ -94,7 +94,7 @@ func TestReservationCountsOnMigrationTarget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("migration to a host with too few CPUs", fleet.Invalid, "h2 has 4 left to reserve of 8 processors, and the VM wants 5", func() error {
+	s.wantRefused("migration to a host with too few CPUs", fleet.Invalid, "h2 has 4 left to reserve of 8 processors, and the VM needs 5", func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
 	})

@@ -94,7 +94,7 @@ func TestInvalidEncryptionRefused(t *testing.T) {
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	rbd := s.addPool("ceph", `{"kind":"rbd","monitors":"m1","cephPool":"vms","shared":true}`, s.h1)
 	good := fleet.Disk{PoolID: s.nfs, SizeBytes: 1 << 30, Encryption: "luks"}
-	const choose, empty = "Choose one of luks, none, or leave the field empty", "begins empty"
+	const choose, empty = "Choose one of luks, none, or leave the field empty", "An encrypted disk starts empty."
 	for name, c := range map[string]struct {
 		change      func(*fleet.Disk)
 		field, says string
@@ -203,7 +203,7 @@ func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 	}
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
 		SELECT 'pool', object_id, $2, 'assign', status, 1, now() FROM assignments WHERE object_id = $1`, s.local, s.h2)
-	s.wantRefused("a local volume of another host", fleet.Invalid, "is shared with the VM three, which is on another host", func() error { _, err := create("four", s.h2, local); return err })
+	s.wantRefused("a local volume of another host", fleet.Invalid, "quorum.raw is shared with the VM three on another host than h2", func() error { _, err := create("four", s.h2, local); return err })
 	four, err := create("four", "", local)
 	if err != nil || four.HostID != s.h1 {
 		t.Errorf("placed on %s: %v", four.HostID, err)
@@ -214,7 +214,7 @@ func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
 		return err
 	})
-	s.wantRefused("wipe a shared volume", fleet.Conflict, "It is a disk of the VM", func() error {
+	s.wantRefused("wipe a shared volume", fleet.Conflict, "The volume is a disk of the VM one, so it cannot be wiped here.", func() error {
 		_, err := s.WipeVolume(t.Context(), chief, control.Volume{PoolID: s.nfs, Volume: "quorum.raw"}, "quorum.raw")
 		return err
 	})
@@ -225,7 +225,7 @@ func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 	})
 	s.exec(`UPDATE pools SET spec = spec || '{"kind":"nfs"}' WHERE id = $1`, s.nfs)
 	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,shareable}' WHERE id = $1`, one.ID)
-	s.wantRefused("an exclusive disk's volume", fleet.Invalid, "that the VM one has for itself", func() error { _, err := create("five", s.h1, disk); return err })
+	s.wantRefused("an exclusive disk's volume", fleet.Invalid, "quorum.raw is an exclusive disk of the VM one.", func() error { _, err := create("five", s.h1, disk); return err })
 	if ok, why := one.AllowsGrow(one.Spec.Disks[0], nil); ok {
 		t.Errorf("it could be grown: %s", why)
 	}

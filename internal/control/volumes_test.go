@@ -223,7 +223,7 @@ func TestVolumeDeleteExcludesUseByVM(t *testing.T) {
 	if err := s.cloneRequest(chief, s.nfs, kept.Volume)(); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("delete a volume that a VM is created from", fleet.Conflict, "being made from it", s.volumeRequests(kept)[fleet.ActDelete])
+	s.wantRefused("delete a volume that a VM is created from", fleet.Conflict, "The VM clone is being created from the volume.", s.volumeRequests(kept)[fleet.ActDelete])
 
 	// Of two concurrent requests, at most one succeeds.
 	for n := range 4 {
