@@ -203,7 +203,7 @@ func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 	}
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
 		SELECT 'pool', object_id, $2, 'assign', status, 1, now() FROM assignments WHERE object_id = $1`, s.local, s.h2)
-	s.wantRefused("a local volume of another host", fleet.Invalid, "quorum.raw is shared with the VM three on another host than h2", func() error { _, err := create("four", s.h2, local); return err })
+	s.wantRefused("a local volume of another host", fleet.Invalid, "quorum.raw is shared with the VM three, which is not on h2, and pool local is local to each host.", func() error { _, err := create("four", s.h2, local); return err })
 	four, err := create("four", "", local)
 	if err != nil || four.HostID != s.h1 {
 		t.Errorf("placed on %s: %v", four.HostID, err)

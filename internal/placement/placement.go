@@ -312,7 +312,7 @@ func (f *faultCheck) checkExistingVolume(d fleet.Disk, at string) {
 	case !d.Shareable && v.Format != fleet.FormatLUN:
 		f.add(at, fmt.Sprintf("volume %q is no LUN", d.Volume), "%s is not a LUN. Only a LUN can be attached as a disk.", d.Volume)
 	case f.host.SharedElsewhere[d.Ref()] != "":
-		f.add(at, fmt.Sprintf("volume %q is another host's", d.Volume), "%s is shared with the VM %s on another host than %s, and pool %s is local to each host. Choose the other VM's host, or a shared pool.",
+		f.add(at, fmt.Sprintf("volume %q is another host's", d.Volume), "%s is shared with the VM %s, which is not on %s, and pool %s is local to each host. Choose the other VM's host, or a shared pool.",
 			d.Volume, f.host.SharedElsewhere[d.Ref()], f.host.Name, f.host.Pools[d.PoolID].Name)
 	}
 }
