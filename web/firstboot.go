@@ -16,7 +16,7 @@ func (s *Server) sendFirstBoot(c echo.Context, a fleet.Actor, in wire.FirstBootR
 	return &out, err
 }
 
-type firstBootOutput struct{ Body control.FirstBootView }
+type firstBootOutput struct{ Body control.FirstBootDetails }
 
 func (s *Server) apiFirstBoot(ctx context.Context, a fleet.Actor, in *VMPath) (*firstBootOutput, error) {
 	out, err := s.Control.FirstBoot(ctx, a, in.ID)

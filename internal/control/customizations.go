@@ -15,8 +15,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// FirstBootView is a VM's first-boot data as shown to people who may change the VM.
-type FirstBootView struct {
+// FirstBootDetails is a VM's first-boot data as shown to people who may change the VM.
+type FirstBootDetails struct {
 	fleet.VMFirstBoot
 	Content fleet.FirstBoot `json:"content"`
 	SetAt   time.Time       `json:"setAt"`

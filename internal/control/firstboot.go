@@ -285,25 +285,25 @@ func (in *FirstBootInput) keepPasswords(had fleet.FirstBoot) {
 }
 
 // FirstBoot returns the VM's first-boot data without passwords, for people who may change the VM.
-func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (FirstBootView, error) {
+func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (FirstBootDetails, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
-		return FirstBootView{}, err
+		return FirstBootDetails{}, err
 	}
 	if err := store.CheckID(id, "VM"); err != nil {
-		return FirstBootView{}, err
+		return FirstBootDetails{}, err
 	}
 	vm, err := store.GetVM(ctx, c.store.Queries, a, id)
 	if err != nil {
-		return FirstBootView{}, err
+		return FirstBootDetails{}, err
 	}
 	if err := policy.Check(a, policy.VMChange, vm.ProjectID); err != nil {
-		return FirstBootView{}, err
+		return FirstBootDetails{}, err
 	}
 	storedBoot, row, err := sealer{c.opts.Vault}.loadFirstBoot(ctx, c.store.Queries, id)
 	if err != nil {
-		return FirstBootView{}, err
+		return FirstBootDetails{}, err
 	}
-	return FirstBootView{VMFirstBoot: vm.Spec.FirstBoot, Content: storedBoot.FirstBoot.Shown(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
+	return FirstBootDetails{VMFirstBoot: vm.Spec.FirstBoot, Content: storedBoot.FirstBoot.Shown(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
 }
 
 // FirstBootFor returns the complete first-boot data to the VM's own host; all other callers are refused.
