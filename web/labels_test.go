@@ -49,7 +49,7 @@ func TestPoolAssignedByLabelSelector(t *testing.T) {
 	b.post(page+"/hosts/"+string(h2)+"/release", url.Values{}, hx("dialog")...).is(t, http.StatusNoContent)
 	p.exec(`UPDATE hosts SET spec = '{}' WHERE id = $1`, h1)
 	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "rack=4", "Assigned without the labels", "host-1", "Released by a user; not assigned again by label.")
-	b.get(page).is(t, http.StatusOK).lacks(t, "Not everywhere")
+	b.get(page).is(t, http.StatusOK).lacks(t, "Hosts with the labels")
 	p.exec(`UPDATE left_out SET why = 'Pool x uses /srv on host-2 already.'`)
 	b.get(page).is(t, http.StatusOK).has(t, "Hosts with the labels rack=4 are not assigned.", "host-2: Pool x uses /srv on host-2 already.")
 }

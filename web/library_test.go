@@ -24,7 +24,7 @@ func TestImagePageDependsOnPermissions(t *testing.T) {
 	}
 	at := "/images/" + id
 	mara.get("/images").is(t, http.StatusOK).has(t, "debian-12.qcow2", "all projects", "1 of 1", `href="/images/new"`)
-	mara.get(at).is(t, http.StatusOK).has(t, "Not verified", "Verify its checksum", "This is the last copy of the version.", "It is the only copy of the image, which is deleted with it", "not computed yet", "/pools/"+string(pool))
+	mara.get(at).is(t, http.StatusOK).has(t, "Not verified", "Verify checksum", "This is the last copy of the version.", "This is the only copy of the image, so the image and its publications are deleted, too.", "not computed yet", "/pools/"+string(pool))
 	mara.get("/images.csv").is(t, http.StatusOK).has(t, "id,name,owner", "debian-12.qcow2")
 	mara.get("/search?q=debian").is(t, http.StatusOK).has(t, `href="`+at+`"`)
 	tom.get("/images").is(t, http.StatusOK).has(t, "debian-12.qcow2")

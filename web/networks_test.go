@@ -161,7 +161,7 @@ func TestNetworkFormShowsErrorsAndCreatesNetwork(t *testing.T) {
 func TestAssignReleaseAndDeleteNetwork(t *testing.T) {
 	p, path, hosts := newNetworkPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.fragment(path+"/assign", "dialog").is(t, http.StatusOK).has(t, "has this network already", `href="`+path+`">Done</a>`)
+	b.fragment(path+"/assign", "dialog").is(t, http.StatusOK).has(t, "This network is already assigned to every host.", `href="`+path+`">Done</a>`)
 	more := p.addHost("host-4", 0)
 	{
 		a := b.get(path+"/assign").is(t, http.StatusOK)
@@ -179,7 +179,7 @@ func TestAssignReleaseAndDeleteNetwork(t *testing.T) {
 	b.post(at(more, "release"), url.Values{}, hx("dialog")...).is(t, http.StatusNoContent)
 	b.get(path).has(t, "Being released")
 	b.get(at(fleet.NewID[fleet.HostID](), "release")).is(t, http.StatusNotFound)
-	b.get(path+"/delete").is(t, http.StatusOK).has(t, "Delete lan?", "It is stopped, and forgotten in libvirt, on host-1, host-2, host-3, host-4.")
+	b.get(path+"/delete").is(t, http.StatusOK).has(t, "Delete lan?", "It is stopped and undefined in libvirt on host-1, host-2, host-3, host-4.")
 	b.post(path+"/delete", url.Values{}).is(t, http.StatusConflict).has(t, "web-1")
 	p.exec("DELETE FROM vms")
 	b.post(path+"/delete", url.Values{}).is(t, http.StatusSeeOther)

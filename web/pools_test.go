@@ -128,7 +128,7 @@ func TestAssignReleaseAndDeletePool(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/pools/" + string(pool)
 	dialog := b.fragment(path+"/assign", "dialog").is(t, http.StatusOK)
-	dialog.has(t, "has this pool already", `href="`+path+`">Done</a>`)
+	dialog.has(t, "This pool is already assigned to every host.", `href="`+path+`">Done</a>`)
 	dialog.lacks(t, "<html")
 	more := p.addHost("host-4", 0)
 	b.get(path+"/assign").is(t, http.StatusOK).has(t, "host-4")
@@ -166,7 +166,7 @@ func TestPoolSecretsNeverReturned(t *testing.T) {
 		}
 	}
 	a := b.post("/pools", form, hx("pool-form")...).is(t, 422)
-	a.has(t, "Give the target&#39;s iSCSI name", `value="quantix"`, `value="10.0.0.5"`)
+	a.has(t, "Enter the target&#39;s iSCSI name", `value="quantix"`, `value="10.0.0.5"`)
 	quiet("a refused form", a.body)
 	form.Set("source[target]", "iqn.2026-01.org.example:vms")
 	form.Del("secret")

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-var boundsForm = regexp.MustCompile(`^Give a whole number from (\d+) to (\d+), or nothing\.$`)
+var boundsForm = regexp.MustCompile(`^Enter a whole number from (\d+) to (\d+), or leave the field empty\.$`)
 
 // said returns the message of the spec's validation at the field; "" if the field is valid.
 func said(s fleet.VMSpec, at string) (out string) {

@@ -94,7 +94,7 @@ func TestFormsCreateTemplatesAndClones(t *testing.T) {
 	at := "/vms/" + string(vm)
 	tom.get("/menus/vm/"+string(vm)).is(t, http.StatusOK).has(t, "Clone", "/vms/new?clone="+string(vm), "Make a template", at+"/template")
 	tom.get(at+"/template").is(t, http.StatusOK).has(t, "A new template", "A version of Web base", "The images of the disks")
-	tom.post(at+"/template", url.Values{"name": {" "}}).is(t, http.StatusUnprocessableEntity).has(t, "Name the template")
+	tom.post(at+"/template", url.Values{"name": {" "}}).is(t, http.StatusUnprocessableEntity).has(t, "The name of the template must be one line of at most 200 bytes.")
 	tom.post(at+"/template", url.Values{"to": {template}, "disks": {"images"}, "note": {"two"}}).is(t, http.StatusSeeOther)
 	tom.get("/templates/"+template).is(t, http.StatusOK).has(t, "Version 2", "two")
 	tom.post("/templates/"+template+"/deprecate", url.Values{"version": {version}, "deprecated": {"yes"}}).is(t, http.StatusSeeOther)
@@ -129,9 +129,9 @@ func TestVMComparedWithTemplateVersion(t *testing.T) {
 	of := "template=" + template + "%2F" + version
 	at := "/vms/compare?id=" + string(vm)
 	a := tom.get(at).is(t, http.StatusOK)
-	a.has(t, "Compare with a template", "Web base · version 1 · it was made from it", `value="`+template+"/"+version+`"`)
+	a.has(t, "Compare with a template", "Web base · version 1 · source of this VM", `value="`+template+"/"+version+`"`)
 	a.lacks(t, "Compared fields")
-	tom.get("/choices/templates?q=base&of="+string(vm)).is(t, http.StatusOK).has(t, "Web base · version 1 · it was made from it")
+	tom.get("/choices/templates?q=base&of="+string(vm)).is(t, http.StatusOK).has(t, "Web base · version 1 · source of this VM")
 
 	a = tom.get(at+"&"+of).is(t, http.StatusOK)
 	a.has(t, "1 field of", "NICs", "on network default", "Web base, version 1", "/templates/"+template, "Show all fields", `value="`+template+"/"+version+`" selected`)

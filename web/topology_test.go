@@ -126,7 +126,7 @@ func TestNetworkTopologyHidesHostsFromMembers(t *testing.T) {
 		}
 	}
 	p.devices(hosts[0], physicalNICs(true)[1:]...)
-	b.get(path+"?tab=topology").is(t, http.StatusOK).has(t, "3 things in it want attention.", "but its bridge br0 does not exist")
+	b.get(path+"?tab=topology").is(t, http.StatusOK).has(t, "3 objects need attention.", "but its bridge br0 does not exist")
 
 	// Members of a project see their VMs, but no hosts.
 	p.addVM(p.addProject("other"), hosts[0], "secret-1", fleet.Running, func(vm *fleet.VM) {

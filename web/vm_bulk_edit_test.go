@@ -13,7 +13,7 @@ func TestBulkEditPreviewsAndAppliesChanges(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	ids := url.Values{"id": {string(vms["web-01"]), string(vms["web-02"])}}
-	b.get("/vms/edit?"+ids.Encode()).is(t, http.StatusOK).has(t, "Edit 2 VMs", `name="set.cpus"`, `name="set.display.video"`, "stays as it is")
+	b.get("/vms/edit?"+ids.Encode()).is(t, http.StatusOK).has(t, "Edit 2 VMs", `name="set.cpus"`, `name="set.display.video"`, `<small>unchanged</small>`)
 	b.get("/vms/edit?filter=name:web*").is(t, http.StatusOK).has(t, "Edit 2 VMs")
 	b.get("/vms/edit?filter=name:none*").is(t, http.StatusNotFound)
 	b.get("/vms/edit").is(t, http.StatusBadRequest)
@@ -73,6 +73,6 @@ func TestBulkEditAcceptsSelectionInBody(t *testing.T) {
 	b.get(to).is(t, http.StatusOK).has(t, "web-01", "web-02")
 	to = b.post("/vms/bulk", some(two[:1], "action", "compare")).is(t, http.StatusSeeOther).header.Get("Location")
 	b.get(to).is(t, http.StatusOK).has(t, "web-01")
-	b.post("/vms/bulk", some(many, "action", "compare")).is(t, http.StatusBadRequest).has(t, "select two, not 500")
+	b.post("/vms/bulk", some(many, "action", "compare")).is(t, http.StatusBadRequest).has(t, "Only two VMs can be compared. Select two, not 500.")
 	b.post("/vms/bulk", some(nil, "action", "compare")).is(t, http.StatusBadRequest).has(t, "Select two VMs")
 }

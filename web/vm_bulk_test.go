@@ -29,8 +29,8 @@ func TestBulkActionTaskShowsResultPerVM(t *testing.T) {
 	p.beginTasks()
 	tasks := p.count("jobs")
 	a := b.get(to).is(t, http.StatusOK)
-	a.has(t, "Start 3 VMs", "1 waiting · 2 refused", "Waits for host-2", "Only a stopped VM can be started.", "There is no such VM.",
-		`href="/vms?sort=-name"`, ">web-01</a>", `data-live="task:`, "Cancel what waits")
+	a.has(t, "Start 3 VMs", "1 waiting · 2 refused", "Waiting for host-2", "Only a stopped VM can be started.", "There is no such VM.",
+		`href="/vms?sort=-name"`, ">web-01</a>", `data-live="task:`, "Cancel waiting tasks")
 	p.exec(`UPDATE jobs SET state = 'failed', attempt = 1, error = 'qemu: <no> memory', started_at = now(), ended_at = now() WHERE kind = 'vm.start'`)
 	b.fragment(to, "task-sum").is(t, http.StatusOK).has(t, "1 failed · 2 refused")
 	rows := b.fragment(to, "step-rows").is(t, http.StatusOK)

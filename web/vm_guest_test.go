@@ -29,7 +29,7 @@ func TestVMPageShowsGuestAgentData(t *testing.T) {
 	b := p.signedIn("olga", fleet.RoleOperator)
 	at := func(id fleet.VMID, below string) string { return "/vms/" + string(id) + below }
 	b.get(at(on, "")).has(t, "Debian &lt;12&gt;", "kernel 6.1.0", "version 7.2.19", "inside", `CORP\ann`, "1 min behind", "/srv", "512 MiB of 1 GiB", "The guest&#39;s file systems are not frozen.")
-	b.get(at(silent, "")).has(t, "Does not answer", "Install and start qemu-guest-agent in the guest.", "The guest&#39;s agent does not answer.")
+	b.get(at(silent, "")).has(t, "Does not answer", "Install and start qemu-guest-agent in the guest.", "The guest agent does not answer.")
 	b.get(at(none, "")).has(t, "No channel", "Enable the guest agent under Configure", "The VM has no channel for a guest agent.")
 	stopped := b.get(at(off, ""))
 	stopped.has(t, "The VM is not running, so its guest agent is not running either.")

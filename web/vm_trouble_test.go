@@ -41,7 +41,7 @@ func TestMissingDiskDetachedOrReplaced(t *testing.T) {
 	page := "/vms/" + string(id)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get(page).is(t, http.StatusOK)
-	a.has(t, "Disk missing", "is not on host-7: /mnt/it is &lt;gone&gt;", "Detach disk…", "New disk…", "not there",
+	a.has(t, "Disk missing", "is not on host-7: /mnt/it is &lt;gone&gt;", "Detach disk…", "New disk…", `<span class="badge bad">missing</span>`,
 		"Fault on the host", "The fan of host-7", "Domain on the host", "lost_shop", `id="why-start"`)
 	a.lacks(t, `value="start"`, "Leave it off")
 	b.get("/vms?tab=attention").is(t, http.StatusOK).has(t, ">lost<", "Disk missing")
@@ -55,7 +55,7 @@ func TestMissingDiskDetachedOrReplaced(t *testing.T) {
 	query := "?disk=" + url.QueryEscape(string(disk.PoolID)+"/"+disk.Volume)
 	b.get(page+"/disks/detach"+query).is(t, http.StatusOK).has(t, "No data is deleted", "lost-1.qcow2")
 	a = b.get(page+"/disks/replace"+query).is(t, http.StatusOK)
-	a.has(t, `name="volume"`, `value="8"`, "A fresh copy of debian-12.qcow2", "pool-of-host-7")
+	a.has(t, `name="volume"`, `value="8"`, "New copy of debian-12.qcow2", "pool-of-host-7")
 	b.post(page+"/disks/replace"+query, url.Values{"volume": {disk.Volume}, "size": {"8"}}).is(t, http.StatusUnprocessableEntity).has(t, "The pool has or had a volume with this name")
 	b.post(page+"/disks/replace"+query, url.Values{"volume": {"x.qcow2"}, "size": {"much"}}).is(t, http.StatusUnprocessableEntity).has(t, "number of GiB")
 	b.get(page+"/disks/detach?disk=x/y").is(t, http.StatusNotFound)

@@ -26,7 +26,7 @@ func TestWizardSummaryShowsVMAndPlacement(t *testing.T) {
 		t.Error("a summary created VMs")
 	}
 	form["spec.memoryMiB"] = []string{"900", "GiB"}
-	b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).has(t, "No suitable host.", "0 other hosts suitable, 2 hosts cannot.")
+	b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).has(t, "No suitable host.", "0 other hosts suitable, 2 hosts not suitable.")
 
 	// Users who may not see hosts see whether the VM can be placed, but no name of a host.
 	tom := p.tenant("tom", project)

@@ -56,7 +56,7 @@ func TestVolumeFormsQueueVolumeTasks(t *testing.T) {
 	send("a taken name", at("fetch"), url.Values{"url": {"https://example.org/data.raw"}}, http.StatusUnprocessableEntity, "Choose another name")
 	send("a secret in the address", at("fetch"), url.Values{"url": {"https://example.org/a.qcow2?token=x"}}, http.StatusUnprocessableEntity, "question mark")
 	send("a download", at("fetch"), url.Values{"url": {" https://example.org/images/debian.qcow2 "}, "checksum": {strings.Repeat("AB", 32)}}, http.StatusSeeOther, "")
-	if start := b.get(at("fetch") + "?start=00000000-0000-7000-8000-000000440001"); !strings.Contains(start.body, `value="https://cloud.debian.org/images/cloud/bookworm/latest/SHA512SUMS"`) || !strings.Contains(start.body, "another for each build of Debian 12") {
+	if start := b.get(at("fetch") + "?start=00000000-0000-7000-8000-000000440001"); !strings.Contains(start.body, `value="https://cloud.debian.org/images/cloud/bookworm/latest/SHA512SUMS"`) || !strings.Contains(start.body, "The checksum differs for each build of Debian 12") {
 		t.Errorf("the form of a well-known image: %s", start.main())
 	}
 	send("no larger", one, url.Values{"size": {"0.0009"}}, http.StatusUnprocessableEntity, "cannot shrink")
