@@ -94,9 +94,9 @@ func (r *refusalPortal) ofHardware() []refusal {
 		oneValue("little memory", "spec.memoryMiB", 127, "Enter at least 128 MiB of memory"),
 		oneValue("too much memory", "spec.memoryMiB", 16<<20+1, "at most 16 TiB"),
 		severalValues("more memory than a host has", "hostId", "host-1 has 65536 MiB of memory in all", requestValues{"spec.memoryMiB": 900 << 10}, created),
-		oneValue("no firmware that is known", "spec.firmware", "coreboot", `Firmware is "bios" or "uefi".`),
-		oneValue("a firmware with markup", "spec.firmware", "bios'/>]]>", `Firmware is "bios" or "uefi".`),
-		oneValue("a power that is reported", "spec.power", "crashed", `Power is "running", "paused" or "stopped".`, created),
+		oneValue("no firmware that is known", "spec.firmware", "coreboot", `The firmware must be "bios" or "uefi".`),
+		oneValue("a firmware with markup", "spec.firmware", "bios'/>]]>", `The firmware must be "bios" or "uefi".`),
+		oneValue("a power that is reported", "spec.power", "crashed", `The power state must be "running", "paused" or "stopped".`, created),
 		oneValue("a new VM that is paused", "spec.power", "paused", "A new VM can only be running or stopped.", created),
 		oneValue("a power that is edited", "spec.power", "running", "The power state cannot be edited.", edited),
 

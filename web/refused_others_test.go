@@ -140,7 +140,7 @@ func (r *refusalPortal) ofEdits() []refusal {
 		severalValues("a disk that is encrypted afterwards", "spec.disks[0]", "This cannot be changed by an edit", requestValues{"spec.disks[0].encryption": "luks"}, edited),
 		oneValue("a number that is a word", "spec.cpus", "two", "Give a whole number."),
 		oneValue("a number that is broken", "spec.cpus", 1.5, "Give a whole number."),
-		oneValue("a number that is endless", "spec.memoryMiB", 1e30, "This is no value of the field."),
+		oneValue("a number that is endless", "spec.memoryMiB", 1e30, "The field cannot hold this value."),
 		oneValue("a list that is none", "spec.nics", "all", "Give a list."),
 		oneValue("a label that is a list", "labels.a", []int{1}, "Give a text."),
 		oneValue("a field that is none", "spec.cpuz", 2, "There is no such field here"),

@@ -13,7 +13,7 @@ func TestBulkEditPreviewsAndAppliesChanges(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	ids := url.Values{"id": {string(vms["web-01"]), string(vms["web-02"])}}
-	b.get("/vms/edit?"+ids.Encode()).is(t, http.StatusOK).has(t, "Edit 2 VMs", `name="set.cpus"`, `name="set.display.video"`, `<small>unchanged</small>`)
+	b.get("/vms/edit?"+ids.Encode()).is(t, http.StatusOK).has(t, "Edit 2 VMs", `name="set.cpus"`, `name="set.display.video"`, `<b>CPU and memory</b> <span class="muted">unchanged</span>`)
 	b.get("/vms/edit?filter=name:web*").is(t, http.StatusOK).has(t, "Edit 2 VMs")
 	b.get("/vms/edit?filter=name:none*").is(t, http.StatusNotFound)
 	b.get("/vms/edit").is(t, http.StatusBadRequest)

@@ -61,7 +61,7 @@ func TestVMRunningOnTwoHostsShown(t *testing.T) {
 
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get(page).is(t, http.StatusOK)
-	a.has(t, "Runs on two hosts", "host-1 and host-2 both run the VM", "Hosts with this VM", "Keep the VM on host-1", "Keep the VM on host-2", "No action is possible until someone chooses the host", "No action is possible until")
+	a.has(t, "Runs on two hosts", "host-1 and host-2 both run the VM", "Hosts with this VM", "Keep on host-1", "Keep on host-2", "No action is possible until someone chooses the host", "No action is possible until")
 	a.lacks(t, `value="shutdown"`, `value="stop"`, `value="reset"`)
 	b.get("/vms?tab=attention").is(t, http.StatusOK).has(t, ">web-01<", "Runs on two hosts")
 	b.get("/").is(t, http.StatusOK).has(t, ">web-01</a>", "host-1 and host-2 both run the VM")
@@ -80,7 +80,7 @@ func TestVMRunningOnTwoHostsShown(t *testing.T) {
 	tenant := p.tenant("mia", project)
 	a = tenant.get(page).is(t, http.StatusOK)
 	a.has(t, "Runs on two hosts", "The VM runs in two places at once.")
-	a.lacks(t, "host-1", "host-2", "Hosts with this VM", "Keep the VM")
+	a.lacks(t, "host-1", "host-2", "Hosts with this VM", "Keep on")
 	tenant.post(page+"/place/"+string(h2.actor.HostID), url.Values{}).is(t, http.StatusForbidden)
 	viewer := p.signedIn("vic", fleet.RoleViewer)
 	viewer.get(page).is(t, http.StatusOK).has(t, "Hosts with this VM", "Only users who may change hosts can set which host a VM is on.")
