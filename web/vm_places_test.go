@@ -61,7 +61,7 @@ func TestVMRunningOnTwoHostsShown(t *testing.T) {
 
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get(page).is(t, http.StatusOK)
-	a.has(t, "Runs on two hosts", "host-1 and host-2 both run the VM", "Hosts with this VM", "Keep on host-1", "Keep on host-2", "No action is possible until someone chooses the host", "No action is possible until")
+	a.has(t, "Runs on two hosts", "host-1 and host-2 both run the VM", "Hosts with this VM", "Keep on host-1", "Keep on host-2", "The VM runs on two hosts at once. No action is possible until", "Two guests that write to the same disks destroy them. No action is possible until")
 	a.lacks(t, `value="shutdown"`, `value="stop"`, `value="reset"`)
 	b.get("/vms?tab=attention").is(t, http.StatusOK).has(t, ">web-01<", "Runs on two hosts")
 	b.get("/").is(t, http.StatusOK).has(t, ">web-01</a>", "host-1 and host-2 both run the VM")
