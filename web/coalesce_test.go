@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// slowSource is a source of parts. Each rendering shows the state (seen) at its start and then blocks until proceed
+// slowSource is a source of parts. Each rendering shows the state (seen) at its start and then blocks until goOn
 // receives.
 type slowSource struct {
 	mu    sync.Mutex

@@ -73,7 +73,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 	}
 }
 
-// refusalErrorWith converts err to a refusal. For an unknown error, the refusal and the log line carry the same
+// refusalOf converts err to a refusal. For an unknown error, the refusal and the log line carry the same
 // reference.
 func (s *Server) refusalOf(c echo.Context, err error) refusal {
 	var known *fleet.Error

@@ -28,7 +28,7 @@ func (r *refusalPortal) volume(name string) map[string]any {
 	return map[string]any{"poolId": r.stored, "volume": name}
 }
 
-// columnDevices returns cases about drives, shared folders, media and host devices.
+// ofDevices returns cases about drives, shared folders, media and host devices.
 func (r *refusalPortal) ofDevices() []refusal {
 	const drive, device = "Choose one of cdrom2, cdrom3, cdrom4, floppy1, floppy2.", "Enter a device as the host's page lists it:"
 	dev := func(name string) []any { return []any{map[string]any{"device": name}} }

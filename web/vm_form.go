@@ -346,7 +346,7 @@ func memoryOf(text, unit string) (int, error) {
 	return int(n), nil
 }
 
-// rangeSize parses a disk size in GiB and returns bytes; empty text is 0.
+// sizeOf parses a disk size in GiB and returns bytes; empty text is 0.
 func sizeOf(text string) (int64, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
@@ -358,7 +358,7 @@ func sizeOf(text string) (int64, error) {
 	return int64(n * (1 << 30)), nil
 }
 
-// gibText formats bytes as GiB, so that rangeSize returns the same bytes.
+// gibText formats bytes as GiB, so that sizeOf returns the same bytes.
 func gibText(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
 
 // volumeOf parses a select's value from vmview.Volume; empty text is the zero Volref.

@@ -82,7 +82,7 @@ var archiveMagics = []struct {
 // textBytes is enough to distinguish text from a disk.
 const textBytes = 4 << 10
 
-// hostnameContent returns what a file without a magic contains if the file is certainly not a disk.
+// contentOf returns what a file without a magic contains if the file is certainly not a disk.
 func contentOf(head []byte) (what string, isPacked bool) {
 	for _, p := range archiveMagics {
 		if len(head) >= p.at && bytes.HasPrefix(head[p.at:], []byte(p.magic)) {

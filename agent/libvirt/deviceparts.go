@@ -356,7 +356,7 @@ func bootDevices() []libvirtxml.DomainBootDevice {
 	return []libvirtxml.DomainBootDevice{{Dev: "hd"}, {Dev: "cdrom"}, {Dev: "network"}}
 }
 
-// mergedChange returns the first planned change whose device satisfies is, or nil.
+// changeOf returns the first planned change whose device satisfies is, or nil.
 func changeOf[T any](all []hypervisor.Set[T], is func(T) bool) *hypervisor.Set[T] {
 	i := slices.IndexFunc(all, func(s hypervisor.Set[T]) bool { return is(s.Device) })
 	if i < 0 {

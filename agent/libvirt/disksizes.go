@@ -172,7 +172,7 @@ func (d *diskSizes) keepOnly(paths map[string]diskSize) {
 	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]diskSize]) bool { return !dirs[dir] && w.state().late == 0 })
 }
 
-// rangeSize reads a file's allocation and its virtual size: from the header, or from the length of a raw file. Both are
+// sizeOf reads a file's allocation and its virtual size: from the header, or from the length of a raw file. Both are
 // zero if they cannot be read.
 func (d *diskSizes) sizeOf(path string, kind diskKind) diskSize {
 	if d.replaced != nil && d.replaced(path, kind == folderKind) {

@@ -210,7 +210,7 @@ func blockPoolStorage(x libvirtxml.StoragePool) poolStorage {
 	return at
 }
 
-// sendPoolSecret describes the libvirt secret of a pool kind: the usage element and the bytes of the value.
+// poolSecret describes the libvirt secret of a pool kind: the usage element and the bytes of the value.
 type poolSecret struct {
 	usage func(id string) *libvirtxml.SecretUsage
 	value func(secret string) ([]byte, error)
@@ -324,7 +324,7 @@ func (b *Backend) readVolumeInfo(ctx context.Context, c *conn, pool golibvirt.St
 	return &v, volumeIn(p.pool, x), err
 }
 
-// findVolume returns the volume as libvirt's pool reports it. The name is empty if the volume is unusable, such as an
+// volumeIn returns the volume as libvirt's pool reports it. The name is empty if the volume is unusable, such as an
 // iSCSI controller.
 func volumeIn(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
 	v, kind := volumeOf(x), blocksOf(p.Spec)

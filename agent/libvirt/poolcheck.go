@@ -281,7 +281,7 @@ func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 	return known
 }
 
-// answerBusy reports whether libvirt refused the refresh because a volume of the pool is being created.
+// isBusy reports whether libvirt refused the refresh because a volume of the pool is being created.
 func isBusy(err error) bool {
 	return isLibvirtError(err) && strings.Contains(err.Error(), "asynchronous jobs")
 }

@@ -52,7 +52,7 @@ func (f volumeFile) asRaw() volumeFile {
 // looksFormatted reports whether the content of the raw disk looks like another format.
 func (f volumeFile) looksFormatted() bool { return f.begins != "" }
 
-// imageIDOf reads the facts that decide whether an image may be created from a volume. It refuses a raw disk that looks
+// imageIn reads the facts that decide whether an image may be created from a volume. It refuses a raw disk that looks
 // like another format, because readers of the copy would use that format.
 func (b *Backend) imageIn(ctx context.Context, c *conn, p localVolume) (header, error) {
 	f, err := b.volumeFile(ctx, c, p)

@@ -87,7 +87,7 @@ func (m *monitor) write(b byte) {
 	}
 }
 
-// truncatedError runs a job and requires that the agent's simulated death interrupts the job.
+// cutOff runs a job and requires that the agent's simulated death interrupts the job.
 func cutOff(t *testing.T, do func() error) {
 	t.Helper()
 	defer func() {

@@ -143,7 +143,7 @@ func (w *snapshotJob) runningDefinition(ctx context.Context, s moveState) (*libv
 	return x, err
 }
 
-// missingDiskPage returns the domain's disk for a disk of the spec. It returns nil if there is none.
+// diskOf returns the domain's disk for a disk of the spec. It returns nil if there is none.
 func diskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
 	if x == nil || x.Devices == nil {
 		return nil

@@ -181,7 +181,7 @@ func definedPoolDirs(dir string) (poolDirs, error) {
 	return out, nil
 }
 
-// whyLinkedClones returns the name of a volume in the host's pools that is backed by the file. It is empty if there is
+// backedBy returns the name of a volume in the host's pools that is backed by the file. It is empty if there is
 // none.
 func (b *Backend) backedBy(ctx context.Context, c *conn, p localVolume, id fileID) (string, error) {
 	is, err := b.formatsNow(ctx, c)

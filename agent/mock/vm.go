@@ -102,7 +102,7 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// copyOrZero returns a copy of a VM, and whether the VM is running.
+// copyOf returns a copy of a VM, and whether the VM is running.
 func (h *Host) copyOf(id fleet.VMID) (guest, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

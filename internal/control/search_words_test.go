@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// queryWords lists the VMs' search words.
+// searchWords lists the VMs' search words.
 func (r *rig) searchWords() string {
 	r.t.Helper()
 	return one[string](r, `SELECT COALESCE(string_agg(word, ' ' ORDER BY word), '') FROM vm_words`)

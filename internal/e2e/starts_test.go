@@ -320,7 +320,7 @@ func TestLabRestartKeepsHostsAndVM(t *testing.T) {
 	}
 }
 
-// restartStopped starts a demo or lab on a data directory. It returns the portal's URL in the first host's identity.
+// startAgain starts a demo or lab on a data directory. It returns the portal's URL in the first host's identity.
 func startAgain(t *testing.T, name, dir string) (*playground, string) {
 	t.Helper()
 	p, err := startPlayground(filepath.Base(dir), nil, name, "--json", "--listen", "127.0.0.1:0", "--data-dir", dir)

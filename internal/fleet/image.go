@@ -305,7 +305,7 @@ func countPhrase(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// firstNamesSQL joins at most five names and counts the rest.
+// firstNames joins at most five names and counts the rest.
 func firstNames(names []string) string {
 	if more := len(names) - 5; more > 0 {
 		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", more)

@@ -103,7 +103,7 @@ type PassAnswer struct {
 	To    PassSide `json:"to"`    // receiver's side: ingress
 }
 
-// CheckConnection evaluates the question. from and to are the NICs of the ends that are VMs, else nil. rule formats a
+// WouldPass evaluates the question. from and to are the NICs of the ends that are VMs, else nil. rule formats a
 // rule of a group.
 func WouldPass(q PassQuestion, from, to *PassNIC, rule func(SecurityGroupID, string) string) PassAnswer {
 	v6 := q.Protocol == ICMPv6

@@ -101,7 +101,7 @@ func (t *SnapshotTree) Bytes() (sum int64) {
 	return sum
 }
 
-// RefuseVMWithSnapshots reports whether the VM has snapshots, so that overlays lie above its disks.
+// HasSnapshots reports whether the VM has snapshots, so that overlays lie above its disks.
 func (t *SnapshotTree) HasSnapshots() bool { return t != nil && len(t.Snapshots) > 0 }
 
 // SnapshotParams holds the parameters of a snapshot job.

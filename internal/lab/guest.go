@@ -188,7 +188,7 @@ func runOutput(ctx context.Context, name string, args ...string) (string, error)
 	return string(out), nil
 }
 
-// lockAppliance waits for the lock on the named file. Closing the file releases the lock.
+// lockFile waits for the lock on the named file. Closing the file releases the lock.
 func lockFile(ctx context.Context, name string) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

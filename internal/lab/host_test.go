@@ -144,7 +144,7 @@ func startHost(t *testing.T, name string, peers ...string) *lab.Host {
 	return startIn(t, hostDir(t), name, peers...)
 }
 
-// catalogEntryIDOf starts a host that ends with the test. If the start fails, the test fails and catalogEntryIDOf
+// startIn starts a host that ends with the test. If the start fails, the test fails and startIn
 // returns nil.
 func startIn(t *testing.T, dir, name string, peers ...string) *lab.Host {
 	t.Helper()

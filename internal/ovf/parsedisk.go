@@ -24,7 +24,7 @@ func (p *parsing) disk(i item) error {
 	return nil
 }
 
-// missingDiskPage returns the disk of a device reference "ovf:/disk/ID".
+// diskOf returns the disk of a device reference "ovf:/disk/ID".
 func (p *parsing) diskOf(host string) (out fleet.ApplianceDisk, err error) {
 	host = strings.TrimPrefix(host, "ovf:")
 	kind, id, _ := strings.Cut(strings.TrimPrefix(host, "/"), "/")

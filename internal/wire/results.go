@@ -96,7 +96,7 @@ func (r *resultQueue) next() (next []*pendingResult) {
 	return next
 }
 
-// finishJobs sends a batch. If the portal refuses the whole batch, each result is sent in a call of its own, so that
+// finishAll sends a batch. If the portal refuses the whole batch, each result is sent in a call of its own, so that
 // one invalid result does not affect the others.
 func (c *Client) finishAll(all []*pendingResult) {
 	in := Results{Results: make([]Result, len(all))}

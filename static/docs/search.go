@@ -20,7 +20,7 @@ const (
 	aroundWord = 60 // bytes of an excerpt on each side
 )
 
-// isCommonWords are ignored in a search, since they occur in most sections.
+// commonWords are ignored in a search, since they occur in most sections.
 var commonWords = strings.Fields("a an and another are be can do does for from get how i if in into is it my of on or other the there to what when where which why with")
 
 // synonyms maps words of queries to synonyms that the manual uses.

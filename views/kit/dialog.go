@@ -27,5 +27,5 @@ func (d Dialog) onEnter() string {
 	return d.Button
 }
 
-// WhyNoReservations is the reason part of an (allowed, reason) result.
+// WhyNot is the reason part of an (allowed, reason) result.
 func WhyNot(_ bool, reason string) string { return reason }

@@ -22,8 +22,6 @@ func projectRoleOptions() []kit.Option {
 	return out
 }
 
-var memberRoles = []kit.Option{{Value: "member", Text: "Member: creates and runs VMs"}, {Value: "viewer", Text: "Viewer: sees VMs"}}
-
 var globalRoles = []kit.Option{
 	{Value: "", Text: "None: project roles only"},
 	{Value: "viewer", Text: "Viewer: sees everything"},

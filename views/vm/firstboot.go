@@ -138,7 +138,7 @@ func (f FirstBootForm) password() kit.Field {
 	return in
 }
 
-// firstBootPrefix is the part of a VM's form with the first-boot data.
+// firstForm is the part of a VM's form with the first-boot data.
 func (f Form) firstForm() FirstBootForm {
 	return FirstBootForm{Typed: f.Typed, Errors: f.Errors, Specs: f.Specs}
 }

@@ -50,7 +50,7 @@ type Harness struct {
 	// Power reads a domain's power state without the backend. It returns fleet.Absent if the domain does not exist.
 	Power func(t *testing.T, id fleet.VMID) fleet.Power
 
-	// WhenPoweredOff forces a domain off, like virsh destroy.
+	// PowerOff forces a domain off, like virsh destroy.
 	PowerOff func(t *testing.T, id fleet.VMID)
 
 	// Change changes a stopped domain's definition, like virsh edit.

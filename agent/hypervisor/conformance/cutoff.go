@@ -47,7 +47,7 @@ func endAt(n int, order func(*steps) error) (reached bool, err error) {
 	return false, err
 }
 
-// truncatedError interrupts a job at each of its steps, and last when the job is done but its result is lost. Each time
+// cutOff interrupts a job at each of its steps, and last when the job is done but its result is lost. Each time
 // it repeats the job, which must then complete, and checks the result. begin creates a new initial state for each step.
 func (h *host) cutOff(act string, begin func() (order func(*steps) error, check func(when string))) {
 	h.t.Helper()

@@ -30,7 +30,7 @@ type pendingCall[I, O any] struct {
 	done chan struct{}
 }
 
-// lockWait is how long a batch of several calls may wait for a lock.
+// lockPatience is how long a batch of several calls may wait for a lock.
 const lockPatience = 100 * time.Millisecond
 
 // do processes in, possibly in a batch. If a batch fails or waits for a lock, its calls are repeated one by one, so

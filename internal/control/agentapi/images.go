@@ -39,7 +39,7 @@ func recordImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volre
 	return queueHash(ctx, q, job, ref, known) // the image of a download is verified by a checksum as well
 }
 
-// volumesTab returns the reported volumes, or nil if the host did not report the pool.
+// volumesOf returns the reported volumes, or nil if the host did not report the pool.
 func volumesOf(pool *fleet.PoolStatus) []fleet.Volume {
 	if pool == nil {
 		return nil

@@ -71,7 +71,7 @@ func isShareableIn(spec fleet.VMSpec, ref fleet.Volref) bool {
 	return slices.ContainsFunc(spec.Disks, func(d fleet.Disk) bool { return d.Shareable && d.Ref() == ref })
 }
 
-// volumesTab lists the volumes that a spec clones from or attaches directly.
+// volumesOf lists the volumes that a spec clones from or attaches directly.
 func volumesOf(spec fleet.VMSpec) []fleet.Volref {
 	var refs []fleet.Volref
 	for _, d := range spec.Disks {

@@ -167,7 +167,7 @@ func (p paging[T]) orderBy() string {
 	return strings.Join(parts, ", ")
 }
 
-// readExportPage builds the page from the rows of the statement extended by apply.
+// pageOf builds the page from the rows of the statement extended by apply.
 func (p paging[T]) pageOf(items []T) fleet.Page[T] {
 	more := len(items) > p.limit
 	if more {

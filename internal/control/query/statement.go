@@ -155,7 +155,7 @@ func (s *statement) visible(a fleet.Actor, column string, only fleet.ProjectID) 
 	}
 }
 
-// sortedByName adds the terms of a filter that has no key but the name.
+// byName adds the terms of a filter that has no key but the name.
 func (s *statement) byName(keys fleet.FilterKeys, filter, column string) error {
 	terms, err := fleet.ParseFilter(keys, filter)
 	for _, t := range terms {

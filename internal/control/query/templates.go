@@ -190,7 +190,7 @@ func (b *Queries) versionsByID(ctx context.Context, ids []string) (map[fleet.Ima
 // betterCopies orders the states of copies from best to worst.
 var betterCopies = []fleet.CopyState{fleet.CopyReady, fleet.CopyUnverified, fleet.CopyInProgress, fleet.CopyUnknown, fleet.CopyChanged, fleet.CopyMissing}
 
-// missingDiskPage returns the state of a disk's image: the best state of its copies. hosts is set if the actor may see
+// diskOf returns the state of a disk's image: the best state of its copies. hosts is set if the actor may see
 // where the copies are.
 func diskOf(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateDisk {
 	out := fleet.TemplateDisk{ImageID: d.ImageID, VersionID: d.VersionID, State: fleet.CopyMissing, Why: "The library no longer has its image.", SizeBytes: d.SizeBytes}
