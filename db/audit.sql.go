@@ -39,13 +39,13 @@ func (q *Queries) AddAudit(ctx context.Context, arg AddAuditParams) error {
 	return err
 }
 
-const keepAudit = `-- name: KeepAudit :exec
+const rotateAuditPartitions = `-- name: RotateAuditPartitions :exec
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true))
 SELECT keep_audit($1::integer) FROM patience
 `
 
 // Retains the current month and @months complete months before it. It waits for writers for at most a second.
-func (q *Queries) KeepAudit(ctx context.Context, months int32) error {
-	_, err := q.db.Exec(ctx, keepAudit, months)
+func (q *Queries) RotateAuditPartitions(ctx context.Context, months int32) error {
+	_, err := q.db.Exec(ctx, rotateAuditPartitions, months)
 	return err
 }

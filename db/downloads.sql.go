@@ -11,6 +11,22 @@ import (
 	"quantix/internal/fleet"
 )
 
+const abandonRelay = `-- name: AbandonRelay :exec
+UPDATE jobs j SET state = 'cancelled', error = 'Nobody waits for it any more.', ended_at = now()
+FROM volume_reads r WHERE r.pair_id = $1 AND r.user_id = $2 AND j.id = r.job_id AND j.state = 'queued'
+`
+
+type AbandonRelayParams struct {
+	PairID fleet.PairID
+	UserID fleet.UserID
+}
+
+// The user no longer waits: a queued job is cancelled; a running job ends when its connection breaks.
+func (q *Queries) AbandonRelay(ctx context.Context, arg AbandonRelayParams) error {
+	_, err := q.db.Exec(ctx, abandonRelay, arg.PairID, arg.UserID)
+	return err
+}
+
 const awaitVolume = `-- name: AwaitVolume :execrows
 INSERT INTO volume_reads (pair_id, job_id, user_id, session, host_id)
 SELECT $1, $2, $3, $4, $5
@@ -81,22 +97,6 @@ type LockTransfersParams struct {
 // Serializes counts per user and per host. The locks are always taken in this order.
 func (q *Queries) LockTransfers(ctx context.Context, arg LockTransfersParams) error {
 	_, err := q.db.Exec(ctx, lockTransfers, arg.UserID, arg.HostID)
-	return err
-}
-
-const migrateVolume = `-- name: MigrateVolume :exec
-UPDATE jobs j SET state = 'cancelled', error = 'Nobody waits for it any more.', ended_at = now()
-FROM volume_reads r WHERE r.pair_id = $1 AND r.user_id = $2 AND j.id = r.job_id AND j.state = 'queued'
-`
-
-type MigrateVolumeParams struct {
-	PairID fleet.PairID
-	UserID fleet.UserID
-}
-
-// The user no longer waits: a queued job is cancelled; a running job ends when its connection breaks.
-func (q *Queries) MigrateVolume(ctx context.Context, arg MigrateVolumeParams) error {
-	_, err := q.db.Exec(ctx, migrateVolume, arg.PairID, arg.UserID)
 	return err
 }
 

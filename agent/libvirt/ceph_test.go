@@ -213,7 +213,7 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 
 	// Create, grow and delete a volume.
 	f.ok(b.CreateVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{Format: "raw", SizeBytes: 8 << 20})))
-	if err := b.CreateVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{Format: "raw", SizeBytes: 8 << 20})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has a volume named data already") {
+	if err := b.CreateVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{Format: "raw", SizeBytes: 8 << 20})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "already has a volume named data") {
 		t.Errorf("create a second volume with the same name: %v", err)
 	}
 	again := f.volumeJob("data", fleet.VolumeParams{Format: "raw", SizeBytes: 8 << 20})

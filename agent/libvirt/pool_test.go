@@ -71,7 +71,7 @@ func TestLargePoolListsFirstVolumes(t *testing.T) {
 	f.ok(b.ApplyPool(t.Context(), f.pool)) // refreshes the list
 	waitFor(t, "the pool lists its files", func() bool { return len(poolOf(t, b, f.pool).Volumes) > 0 })
 	st := poolOf(t, b, f.pool)
-	if len(st.Volumes) != 2000 || st.State != fleet.PoolActive || !strings.Contains(st.Note, "2000 of its 2001") {
+	if len(st.Volumes) != 2000 || st.State != fleet.PoolActive || !strings.Contains(st.Note, "2000 of the pool's 2001") {
 		t.Errorf("%d volumes, %s, %q", len(st.Volumes), st.State, st.Note)
 	}
 }

@@ -83,5 +83,5 @@ func (c *Control) AbandonRelay(ctx context.Context, a fleet.Actor, at fleet.Pair
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
 	}
-	return store.Err(c.store.MigrateVolume(ctx, db.MigrateVolumeParams{PairID: at, UserID: a.UserID}))
+	return store.Err(c.store.AbandonRelay(ctx, db.AbandonRelayParams{PairID: at, UserID: a.UserID}))
 }

@@ -95,7 +95,7 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 // RotateAuditPartitions creates the audit partitions of coming months and drops those past the retention period.
 func (c *Control) RotateAuditPartitions(ctx context.Context, a fleet.Actor) error {
 	months := cmp.Or(c.opts.AuditMonths, 1200)
-	return c.store.Pass(ctx, a, "keep the audit", func(q *db.Queries) error { return q.KeepAudit(ctx, int32(months)) })
+	return c.store.Pass(ctx, a, "keep the audit", func(q *db.Queries) error { return q.RotateAuditPartitions(ctx, int32(months)) })
 }
 
 // VMsOnHosts returns the ids of VMs on the hosts.
