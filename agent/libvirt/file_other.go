@@ -11,13 +11,13 @@ func openImage(path string, _ bool) (*os.File, error) { return os.Open(path) }
 
 func identityOf(os.FileInfo) fileID { return fileID{} }
 
-func ownAlike(string, os.FileInfo) error { return nil }
+func copyOwner(string, os.FileInfo) error { return nil }
 
 func changedAt(os.FileInfo) int64 { return 0 }
 
 func allocated(_ os.FileInfo, size int64) int64 { return size }
 
-func direct(string) bool { return false }
+func supportsDirectIO(string) bool { return false }
 
 func openByQEMU(string) (bool, error) { return false, nil }
 

@@ -18,11 +18,11 @@ type none struct{}
 
 func newKernel() kernel { return none{} }
 
-func (none) read(fleet.Network, bool) (present, error) { return present{}, errNoKernel }
-func (none) do(step) error                             { return errNoKernel }
-func (none) carrier(string) []string                   { return nil }
-func (none) functions(string) int                      { return 0 }
-func (none) openSwitch(context.Context, string) error  { return errNoKernel }
+func (none) read(fleet.Network, bool) (hostState, error) { return hostState{}, errNoKernel }
+func (none) do(step) error                               { return errNoKernel }
+func (none) carrier(string) []string                     { return nil }
+func (none) functions(string) fleet.NetworkNICs          { return fleet.NetworkNICs{} }
+func (none) openSwitch(context.Context, string) error    { return errNoKernel }
 
 func detach(*exec.Cmd) {}
 

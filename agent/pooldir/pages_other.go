@@ -4,4 +4,4 @@ package pooldir
 
 import "os"
 
-func forgetPages(*os.File) {}
+func dropPageCache(*os.File) {}

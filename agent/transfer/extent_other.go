@@ -6,7 +6,7 @@ import "os"
 
 func nextExtent(_ *os.File, at, size int64) (data, hole int64) { return at, size }
 
-func forget(*os.File) {}
+func dropPageCache(*os.File) {}
 
 // writeback does nothing: Sync writes everything.
 func writeback(*os.File, int64, int64) {}
