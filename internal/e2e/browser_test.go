@@ -155,6 +155,11 @@ func (p *tab) recordFault(event any) {
 		p.expected = append(p.expected, "htmx:sendError", "htmx:afterRequest")
 		return
 	}
+	if n := len(p.faults); strings.Contains(fault, "htmx:sendAbort") && n > 0 && strings.Contains(p.faults[n-1], "htmx:afterRequest") {
+		// A newer request of the same form replaced this one (hx-sync), which htmx reports by these two errors.
+		p.faults = p.faults[:n-1]
+		return
+	}
 	p.faults = append(p.faults, fault)
 }
 
