@@ -40,7 +40,7 @@ func TestWipeKeepsReplacedFile(t *testing.T) {
 		if !<-renamed {
 			continue
 		}
-		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Another file has replaced the volume") {
+		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Another file replaced the volume") {
 			t.Errorf("wipe: %v", err)
 		}
 		if info := run(t, "qemu-img", "info", m.at("wiped.qcow2")); !strings.Contains(info, "3 MiB") {
