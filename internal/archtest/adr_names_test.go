@@ -20,6 +20,7 @@ var externalNames = []string{
 	"fw_cfg", "iscsi:TARGET/LUN", "rbd:POOL/IMAGE", "/dev/GROUP/VOLUME",
 	"KillMode=process", "SO_BINDTODEVICE", "memhp_default_state=online_movable",
 	"DISCARD PLANS", "pg_trgm", "postgresql-contrib",
+	"views/<type>", "web/<type>.go", // placeholders of a guide
 }
 
 var (
@@ -28,7 +29,7 @@ var (
 	qualifiedName = regexp.MustCompile(`\w+(?:\.\w+)+`)
 )
 
-// TestDecisionRecordsNameExistingCode checks that the names in backticks in decision records exist in the code.
+// TestDecisionRecordsNameExistingCode checks that the names in backticks in decision records and guides exist in the code.
 func TestDecisionRecordsNameExistingCode(t *testing.T) {
 	t.Parallel()
 	names := readCodeNames(t)
@@ -36,7 +37,11 @@ func TestDecisionRecordsNameExistingCode(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no decision records in %s: %v", adrDir, err)
 	}
-	for _, path := range files {
+	guides, err := filepath.Glob(filepath.Join(adrDir, "guide", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(files, guides...) {
 		text := strings.ReplaceAll(strings.ReplaceAll(read(t, path), "```", ""), "\n", " ")
 		for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
 			if missing := names.missing(span[1]); missing != "" {

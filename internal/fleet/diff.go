@@ -102,7 +102,7 @@ type Field[S any] struct {
 	plain      func(*S) // replaces the default's name by the zero value; nil: the default has no name
 }
 
-// ValueError returns what is wrong with the field's value in s; empty: nothing.
+// ValueError returns the error of the field's value in s, or "" for a valid value.
 func (f Field[S]) ValueError(s S) string {
 	var c Checks
 	if f.check != nil {

@@ -33,7 +33,7 @@ type Grant struct {
 
 var readOnly = []Permission{MaySeeVMs, MaySeeStorage, MaySeeTasks}
 
-// Roles are all roles, from the fewest permissions to the most.
+// Roles are all roles, in the order of the forms.
 var Roles = []RoleInfo{
 	{RoleNone, "Project roles only", &Grant{"project roles only", nil}, nil},
 	{

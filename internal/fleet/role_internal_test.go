@@ -12,6 +12,11 @@ func TestPermissionsListAllNamedPermissions(t *testing.T) {
 			t.Errorf("resource type %s: permission %q is not in Permissions", r.Key, r.See)
 		}
 	}
+	for _, name := range KindsWhere(func(JobKindInfo) bool { return true }) {
+		if p := name.Info().Permission; !slices.Contains(Permissions, p) {
+			t.Errorf("job kind %s: permission %q is not in Permissions", name, p)
+		}
+	}
 	for _, r := range Roles {
 		for _, g := range []*Grant{r.Fleet, r.Project} {
 			if g == nil {
