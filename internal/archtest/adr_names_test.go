@@ -29,7 +29,8 @@ var (
 	qualifiedName = regexp.MustCompile(`\w+(?:\.\w+)+`)
 )
 
-// TestDecisionRecordsNameExistingCode checks that the names in backticks in decision records and guides exist in the code.
+// TestDecisionRecordsNameExistingCode checks that the names in backticks in decision records and guides exist in the
+// code.
 func TestDecisionRecordsNameExistingCode(t *testing.T) {
 	t.Parallel()
 	names := readCodeNames(t)
