@@ -40,8 +40,8 @@ type Options struct {
 
 // timing holds all periods and deadlines of an agent.
 type timing struct {
-	// reportInterval and lease are intervals of reports and lease renewals. snapshot limits one read of the host. spacing
-	// is the pause after a report.
+	// reportInterval and leaseInterval are the intervals of reports and lease renewals. hostReadLimit limits one read
+	// of the host. reportSpacing is the pause after a report.
 	reportInterval, hostReadLimit, reportSpacing, leaseInterval time.Duration
 	// inventoryInterval is the interval of hardware reads, inventoryReadLimit the limit of one.
 	inventoryInterval, inventoryReadLimit time.Duration
@@ -60,7 +60,7 @@ type timing struct {
 	restartDelayMin, restartDelayMax time.Duration
 	balloonInterval                  time.Duration // between two checks of the host's memory
 	checkSecond                      time.Duration // one second of a health check; shorter in tests
-	// run time after which a guest no longer counts as one that stops repeatedly
+	// run time after which a restarted guest no longer counts as one that stops repeatedly
 	calmPeriod time.Duration
 }
 
@@ -106,7 +106,7 @@ type Agent struct {
 	health    healthChecker
 	ports     transfer.Ports
 
-	seq     atomic.Int64 // newest sequence number: see next
+	seq     atomic.Int64 // newest sequence number: see nextSeq
 	changed bell         // rung when something on the host may have changed
 	renewed bell         // rung when there is a new certificate
 
@@ -230,7 +230,8 @@ func (a *Agent) isCurrentSeq(seq int64) bool { return seq>>32 == a.seq.Load()>>3
 // RefreshInventory triggers a new read of the hardware.
 func (a *Agent) RefreshInventory() { a.inventory.refresh() }
 
-// sessionOver reports whether the portal no longer accepts this session: the agent must say hello again.
+// sessionOver reports whether err means that the portal no longer accepts this agent's session: the agent must send a
+// new hello.
 func sessionOver(err error) bool {
 	s := wire.StatusOf(err)
 	return s == 409 || s == 401

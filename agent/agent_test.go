@@ -81,8 +81,8 @@ func (h *slowApply) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	}
 }
 
-// A start stamps the definition before the job ends. Neither this agent nor the next one may report that stamp as the
-// generation acted on.
+// A start writes the new generation into the definition before the job ends. Neither this agent nor the next one may
+// report that generation as applied before the job has succeeded.
 func TestInterruptedStartIsNotReportedAsDone(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -258,7 +258,7 @@ func TestRefusedAgentStaysPassive(t *testing.T) {
 	p.mu.Unlock()
 	p.set(func() { delete(p.refuse, "hello") })
 	p.result(job)
-	// The portal reports another session of this host: the agent says hello again.
+	// The portal refuses a report, because another session of this host exists: the agent sends a new hello.
 	p.set(func() { p.refuse["report"] = 409 })
 	p.wait("the second hello", func() bool { return p.session >= 2 })
 	p.set(func() { delete(p.refuse, "report") })
@@ -346,7 +346,7 @@ func TestCertificateIsRenewedWithoutRestart(t *testing.T) {
 }
 
 // The portal's database was restored to a state before an edit. The start keeps the applied definition. Reports contain
-// the host's current state, so that the portal has a record of it again.
+// the host's current state, so that the portal learns the newer spec again.
 func TestStartByRestoredPortalKeepsNewerAppliedSpec(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)

@@ -18,7 +18,7 @@ type autostarter struct {
 	mu     sync.Mutex
 	readAt time.Time // when the reporter last read the host
 
-	// restart times of stopped guests; only the loop uses this field and the following ones
+	// restart times of stopped guests; only autostartLoop uses this field and the following ones
 	restartAt  map[fleet.VMID]time.Time
 	onSince    map[fleet.VMID]time.Time // when restarted guests were first seen on
 	bootQueue  []fleet.VMID             // VMs still to autostart after the host's boot, in start order
@@ -30,7 +30,7 @@ type autostarter struct {
 // maxBootTries limits the attempts to start a VM with its host: its storage may be ready later than the agent.
 const maxBootTries = 20
 
-// noteFreshState records that the state file has been updated from a read of the host.
+// noteFreshState records that the state file has been updated from a new read of the host.
 func (a *Agent) noteFreshState() {
 	a.autostart.mu.Lock()
 	defer a.autostart.mu.Unlock()
@@ -53,8 +53,8 @@ func (a *Agent) autostartLoop(ctx context.Context) {
 	}
 }
 
-// refreshPolicyVMs reads the VMs in all into the state file unless a report has done so lately: while the portal is
-// offline, no report does. It returns false if the VMs' state is unknown.
+// refreshPolicyVMs reads the VMs in all and updates the state file, unless a report has done so recently. While the
+// portal is offline, there are no reports. It returns false if the VMs' state is unknown.
 func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState) bool {
 	a.autostart.mu.Lock()
 	fresh := time.Since(a.autostart.readAt) < 2*a.times.reportInterval

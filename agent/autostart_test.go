@@ -204,7 +204,7 @@ func TestVMsAutostartWithHost(t *testing.T) {
 	}
 	stop()
 
-	// In the same boot nothing autostarts again.
+	// In the same boot of the host, no VM autostarts a second time.
 	host.must(t, host.Host.StopVM(t.Context(), first.ID))
 	p.set(func() { delete(p.refuse, "hello") })
 	before := host.starts(first.ID)
@@ -215,7 +215,7 @@ func TestVMsAutostartWithHost(t *testing.T) {
 	}
 }
 
-// A guest that shuts down after the wait has ended still stays off.
+// A guest that powers off only after its shutdown job has failed still stays off.
 func TestGuestThatShutsDownLateStaysOff(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()

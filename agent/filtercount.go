@@ -15,7 +15,7 @@ import (
 // the sums keep the earlier counts. Packets between the last reading and a reset are not counted.
 type filterCounter struct {
 	nics   map[nicKey]*nicCounter
-	readAt time.Time // time of the newest reading; zero: none yet
+	readAt time.Time // when the counters were last read; zero: not yet
 }
 
 type nicKey struct {
@@ -26,12 +26,12 @@ type nicKey struct {
 // nicCounter is a NIC with packet counters.
 type nicCounter struct {
 	since      time.Time
-	lastChains map[string]map[string]fleet.PassCount // counters by chain and rule at the newest reading
+	lastChains map[string]map[string]fleet.PassCount // counters by chain and rule when last read
 	sum        map[string]fleet.PassCount
 }
 
-// add adds one reading to the sums. The first reading is the baseline of its NICs. A NIC that appears later is counted
-// since the previous reading.
+// add adds one reading of the packet counters to the sums. The first reading is the baseline of its NICs. A NIC that
+// appears later is counted since the previous reading.
 func (t *filterCounter) add(now time.Time, all []hypervisor.CountedNIC) {
 	next := make(map[nicKey]*nicCounter, len(all))
 	for _, c := range all {

@@ -59,7 +59,7 @@ func TestFrozenGuestIsThawedInTime(t *testing.T) {
 		t.Fatalf("thaw: %+v", f)
 	}
 
-	// An agent that ends thaws the guest; restoring its file simulates one that was killed.
+	// An agent that ends thaws the guest. Restoring the old state file simulates an agent that was killed instead.
 	p.do(freezeFor(vm, 600))
 	kept, err := os.ReadFile(filepath.Join(dir, "memory.json"))
 	if err != nil || !strings.Contains(string(kept), `"frozen"`) {
@@ -153,7 +153,8 @@ func TestPasswordIsStoredOnlyInGuest(t *testing.T) {
 	}
 }
 
-// Each guest reading is sent once, together with the load. A failed guest command leaves no error on its VM.
+// The values that a guest agent reports are sent once, together with the host's load. A failed guest command leaves no
+// error on its VM.
 func TestGuestReadingsAreReported(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})

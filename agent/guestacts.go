@@ -19,10 +19,10 @@ type frozenGuests struct {
 	end sync.WaitGroup
 }
 
-// guestFreeze is the freeze state of one guest. The turn must be held while the guest is frozen or thawed.
+// guestFreeze is the freeze state of one guest. The lock must be held while the guest is frozen or thawed.
 type guestFreeze struct {
 	lock         chan struct{} // buffer of one
-	until        time.Time     // guarded by turn
+	until        time.Time     // guarded by lock
 	untilChanged chan struct{} // signals a new until; buffer of one
 }
 
@@ -42,7 +42,7 @@ func (a *Agent) freezeOf(id fleet.VMID) *guestFreeze {
 	return f
 }
 
-// acquire acquires the turn, or returns ctx's error.
+// acquire takes the guest's lock, or returns ctx's error.
 func (f *guestFreeze) acquire(ctx context.Context) error {
 	select {
 	case f.lock <- struct{}{}:

@@ -84,7 +84,7 @@ func TestGuestProgramArgumentsStayInGuest(t *testing.T) {
 	}
 }
 
-// A repeated job does not run the program again, and a forced stop does not wait for a program.
+// A repeated job does not run the program again. A forced stop of the VM does not wait for a running program.
 func TestGuestProgramRunsOnce(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
@@ -144,8 +144,8 @@ func (h *restartCounter) StartVM(ctx context.Context, id fleet.VMID) error {
 	}
 }
 
-// A restart ends the named run once and applies edits that wait for the next start. The repeated job leaves the new run
-// on.
+// A restart ends the guest run that the job names, once, and applies edits that wait for the next start. The repeated
+// job does not end the new run.
 func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
 	t.Parallel()
 	host := &restartCounter{Host: mock.New(mock.Options{Name: "host-1"}), shut: make(chan struct{}, 100), started: make(chan struct{}, 100), hold: make(chan struct{})}

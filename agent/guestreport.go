@@ -10,11 +10,12 @@ import (
 	"quantix/internal/wire"
 )
 
-// guestReports holds the time of the newest reported reading of each guest. Only the reporter's loop uses it.
+// guestReports holds, for each guest, the time of the guest agent's values that were reported last. Only the reporter's
+// loop uses it.
 type guestReports struct{ reported map[fleet.VMID]time.Time }
 
-// guests returns the readings since the last report, least recently reported guests first. A reading that fails is left
-// out.
+// guests returns the values that guest agents have answered since the last host report, starting with the guest whose
+// values were reported longest ago. A guest whose agent did not answer is left out.
 func (r *reporter) guests(ctx context.Context) []fleet.GuestReading {
 	ctx, cancel := context.WithTimeout(ctx, r.a.times.hostReadLimit/2)
 	defer cancel()

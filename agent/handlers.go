@@ -12,7 +12,7 @@ import (
 // handler runs one kind of job on this agent.
 type handler struct {
 	do func(context.Context, *Agent, *job) error
-	// observe adds the host's resulting state to the finish.
+	// observe adds to the finish the state of the job's object on the host after the job.
 	observe func(context.Context, *Agent, *job, *wire.Finish)
 	record  func(*Agent, *job, *wire.Finish) error // records state that later reports must contain
 }
@@ -160,7 +160,7 @@ func observeVM(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	out.VM = &status
 }
 
-// observePool adds the pool's state on the host. If the host does not report the pool, it adds the job's failure.
+// observePool adds the pool's state on the host. If the host does not report the pool, it adds the error of the job.
 func observePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
@@ -188,8 +188,8 @@ func observeReleasedPool(ctx context.Context, a *Agent, j *job, out *wire.Finish
 	}
 }
 
-// observeNetwork adds the network's state on the host. If the host does not report the network, it adds the job's
-// failure.
+// observeNetwork adds the network's state on the host. If the host does not report the network, it adds the error of
+// the job.
 func observeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Network == nil {
 		return

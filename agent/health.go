@@ -182,7 +182,7 @@ func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *ch
 	}
 }
 
-// readGuest reads the guest's state. An Unsure error means that the guest cannot be checked now.
+// readGuest reads the guest's state. An UncheckedError means that the guest cannot be checked now.
 func (a *Agent) readGuest(ctx context.Context, id fleet.VMID) (fleet.VMStatus, error) {
 	var status fleet.VMStatus
 	err := a.withCallLimit(ctx, func(ctx context.Context) (err error) {
@@ -253,7 +253,7 @@ func (p *checkedVM) recordResult(c *checkState, fresh fleet.VMStatus, sign hyper
 	return changed
 }
 
-// isCalm reports whether no check has failed for a while since the last action.
+// isCalm reports whether all checks of the guest have passed for a while since the host's last action on it.
 func (p *checkedVM) isCalm(now time.Time, calm time.Duration) bool {
 	if slices.ContainsFunc(p.checks, func(c *checkState) bool { return c.State == fleet.HealthFailing || c.failures > 0 }) {
 		p.healthySince = time.Time{}
@@ -322,7 +322,7 @@ func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedV
 		return err
 	})
 	over := k.RestartBoot != a.bootID() || status.Power == fleet.Paused || status.Power == fleet.Absent ||
-		// another run: the VM was restarted by other means
+		// The guest's run is not the one that the pending restart must end: the VM was restarted by other means.
 		status.Power == fleet.Running && (status.StartedAt == nil || status.StartedAt.After(k.RestartAt))
 	switch {
 	case err != nil:

@@ -9,11 +9,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// inventory holds the newest reading of the hardware.
+// inventory holds the hardware as last read.
 type inventory struct {
 	read            func(context.Context) (fleet.Inventory, error)
 	refreshRequests chan struct{} // buffer of one
-	firstRead       chan struct{} // closed after the first reading
+	firstRead       chan struct{} // closed after the hardware was first read
 
 	mu    sync.Mutex
 	known bool
@@ -50,7 +50,7 @@ func (i *inventory) get() fleet.Inventory {
 // bootID returns the id of the host's current boot; empty: not known yet.
 func (a *Agent) bootID() string { return a.inventory.get().BootID }
 
-// set stores a reading and reports whether it differs from the previous one.
+// set stores the hardware as read now, and reports whether it differs from the previous one.
 func (i *inventory) set(v fleet.Inventory) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

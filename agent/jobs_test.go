@@ -81,7 +81,7 @@ func TestReclaimedRunningJobFinishesOnceUnderNewEpoch(t *testing.T) {
 	if f := p.result(job); f.Outcome != wire.Done || f.Epoch != 3 {
 		t.Errorf("the job ended %+v", f)
 	}
-	// Given out again after its end, the job is answered from the journal.
+	// The portal gives out the job again after the job has ended: the agent answers from its journal.
 	p.idle()
 	p.set(func() { p.finishes = nil })
 	p.give(wire.Work{ID: job, Kind: fleet.VMReset, VM: vm, Epoch: 4})
@@ -147,7 +147,7 @@ func TestLostJobSendsNoResult(t *testing.T) {
 	job := p.give(wire.Work{Kind: fleet.VMShutdown, VM: vm, Epoch: 2})
 	p.wait("the wait for the guest", func() bool { return len(p.notes) > 0 })
 	p.set(func() { p.lost = []fleet.JobID{job} })
-	// The next job of the subject starts at once, and the lost one sends no result.
+	// The next job of the VM starts at once, and the lost job sends no result.
 	p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,7 +178,7 @@ func TestConsoleNeitherWaitsNorRaisesEpoch(t *testing.T) {
 	p.do(wire.Work{Kind: fleet.VMStart, VM: vm, Epoch: 1})
 	reset := p.give(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 2})
 	<-host.entered
-	// while the reset runs
+	// The console job arrives while the reset runs.
 	p.do(wire.Work{Kind: fleet.ConsoleOpen, VM: vm, Epoch: 9, Args: fleet.JobArgs{Console: "c-1"}})
 	close(host.release)
 	p.result(reset)

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// markFailer is a host that fails to mark a VM the first time.
+// markFailer is a host that fails to write a VM's ownership mark the first time.
 type markFailer struct {
 	*mock.Host
 	failed atomic.Bool

@@ -25,7 +25,7 @@ type Metrics struct {
 	certificateEnds prometheus.Gauge
 }
 
-// NewMetrics creates the metrics of an agent of that version.
+// NewMetrics creates the metrics of an agent with that version.
 func NewMetrics(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),

@@ -53,7 +53,7 @@ type portal struct {
 	claimed  []wire.Work
 	pools    []fleet.Pool
 	networks []fleet.Network
-	marks    map[fleet.VMID]string // marks sent for VMs that lack them
+	marks    map[fleet.VMID]string // ownership marks sent for VMs that lack them
 	resend   bool
 	lost     []fleet.JobID
 	stops    map[fleet.JobID]string // sent in answers to progress

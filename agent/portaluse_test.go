@@ -7,7 +7,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// change acquires the lock; the returned function releases it and wakes all waiters.
+// change acquires the portal's lock. The returned function releases the lock and wakes all waiters.
 func (p *portal) change() func() {
 	p.mu.Lock()
 	return func() {

@@ -211,7 +211,8 @@ func (r *reporter) setAssigned(on hypervisor.Assigned) {
 	}
 }
 
-// writeMarks writes missing marks into domains. A mark that could not be written is retried after the next full report.
+// writeMarks writes missing ownership marks into the metadata of domains. If a write fails, it is retried after the
+// next full report.
 func (r *reporter) writeMarks(ctx context.Context, marks map[fleet.VMID]string) {
 	failed := false
 	for id, mark := range marks {
@@ -289,7 +290,7 @@ func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 	return out
 }
 
-// clone copies the lists that complete changes.
+// clone copies the lists that addAgentState changes.
 func clone(s wire.State) wire.State {
 	s.VMs = append([]wire.VMReport{}, s.VMs...)
 	s.Discovered = append([]fleet.DiscoveredVM{}, s.Discovered...)

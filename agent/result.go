@@ -46,7 +46,7 @@ func isRetryable(err error) bool {
 	return errors.Is(err, hypervisor.ErrAway) || fleet.CodeOf(err) == fleet.Unavailable
 }
 
-// observe adds the status after the job, and then the finish's sequence number: see Agent.next.
+// observe adds the status after the job, and then the finish's sequence number: see Agent.nextSeq.
 func (a *Agent) observe(j *job, out *wire.Finish) {
 	ctx, cancel := context.WithTimeout(j.ctx, a.times.callLimit)
 	defer cancel()

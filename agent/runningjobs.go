@@ -77,7 +77,7 @@ func (b *runningJobs) accept(ctx context.Context, w wire.Work) (j *job, newest i
 	j = &job{Work: w, previous: b.lastBySubject[w.Subject], done: make(chan struct{})}
 	if j.previous != nil && j.previous.ID != w.ID && j.previous.Kind.Info().WaitsForGuest {
 		j.previous.markLost()
-		// Single-shot jobs, too: only the wait ends, and the guest's shutdown continues.
+		// This also applies to single-shot jobs: only the wait ends, and the guest's shutdown continues.
 		j.previous.cancel(errLost)
 	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)

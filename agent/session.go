@@ -9,8 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// hello repeats until the portal accepts this agent for the host; false: ctx ended first. Until then the agent changes
-// nothing on the host, because another agent with this identity may be running.
+// hello registers this agent at the portal and retries until the portal accepts it for the host; false: ctx ended
+// first. Until then the agent changes nothing on the host, because another agent with this identity may be running.
 func (a *Agent) hello(ctx context.Context) bool {
 	wait := newBackoff(a.times.retry, a.times.retryMax)
 	for ctx.Err() == nil {

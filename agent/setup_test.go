@@ -42,7 +42,7 @@ func (p *portal) running(dir string, hv hypervisor.Hypervisor, host machine) (a 
 	return a, p.waitHello(id, run)
 }
 
-// runningOn is running for a host with its own inventory.
+// runningOn starts an agent like running, on a host whose boot ID can change.
 func (p *portal) runningOn(dir string, host *rebooted) (a *agent.Agent, stop func()) {
 	p.t.Helper()
 	id, err := agent.OpenIdentity(dir)

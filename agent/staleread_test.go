@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// delayedReader is a host whose reads can be delayed: it returns the state read before the delay.
+// delayedReader is a host that can delay the result of a read: it then returns the state from before the delay.
 type delayedReader struct {
 	*counted
 	mu   sync.Mutex

@@ -255,7 +255,7 @@ func (m *stateFile) save() error {
 }
 
 // addAgentState adds the agent's own data to a host state and sorts it, so that equal states have equal digests. A VM
-// whose creation failed is on no host, but its failure must be reported: complete lists the VM as absent.
+// whose creation failed is on no host, but its failure must be reported: addAgentState lists the VM as absent.
 func (m *stateFile) addAgentState(s *wire.State, boot string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -25,7 +25,8 @@ type Device struct {
 	Busy      string // how the host uses the disk, completing "it is …"; empty: no use is known
 }
 
-// form matches names of disks that a guest can use. derived matches names of the disks' contents, which it cannot use.
+// nameForm matches names of disks that a guest can use. contentForm matches names that udev derives from a disk's
+// content, which a guest cannot use.
 var (
 	nameForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)
 	contentForm = regexp.MustCompile(`^(dm|md|lvm)-`)

@@ -19,7 +19,6 @@ const (
 )
 
 // blockedNetworks are networks that downloads must not use, in addition to the networks that netip classifies.
-// classifies.
 var blockedNetworks = parsePrefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", // this network, carriers' NAT, protocols, benchmarks, reserved
 	"::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "fec0::/10", // IPv4-compatible and -translated, local NAT64, discard, Teredo, site-local

@@ -281,8 +281,8 @@ type truncatedError struct {
 
 func (c truncatedError) Unwrap() error { return c.error }
 
-// asSentence returns the error as a sentence. The agent does not retry a download, because the user may know another
-// URL.
+// asSentence returns the error as a sentence for users. The agent does not retry a failed download, because the user
+// may know another URL.
 func asSentence(ctx context.Context, at *url.URL, err error) error {
 	cut, isCut := errors.AsType[truncatedError](err)
 	dns, isDNS := errors.AsType[*net.DNSError](err)

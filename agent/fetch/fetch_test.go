@@ -25,7 +25,7 @@ import (
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
-// file is the file that the servers send: an empty disk.
+// file is the file that the test servers send: an empty disk.
 var file = append([]byte("\xeb\x63"), make([]byte, 3<<20)...)
 
 func sumOf(text []byte) string {

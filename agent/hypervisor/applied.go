@@ -30,7 +30,7 @@ type AppliedPool struct {
 	Spec *fleet.PoolSpec `json:"spec,omitempty"` // block pools only
 }
 
-// Defined is a domain's definition in terms of a spec.
+// Defined is a domain's definition, expressed as a spec.
 type Defined struct {
 	Domain string            // the domain's name
 	Spec   fleet.VMSpec      // only disks that were applied, and only NICs that were applied or created by Quantix
@@ -91,7 +91,7 @@ type Set[T any] struct {
 	Fields []fleet.Field[T]
 }
 
-// Has reports whether the edit sets the field with this name.
+// Has reports whether the change sets the device's field with this name.
 func (s Set[T]) Has(field string) bool {
 	return slices.ContainsFunc(s.Fields, func(f fleet.Field[T]) bool { return f.Name == field })
 }

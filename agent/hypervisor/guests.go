@@ -36,7 +36,7 @@ type Guests interface {
 	// CheckGuest runs one health check of a running guest, within ctx. check has its defaults filled in. Network checks
 	// go only to addresses of the VM's own NICs that the host knows from its own DHCP lease or has seen at the NIC;
 	// addresses that only the guest reports are not trusted. An error means that the guest fails the check, except
-	// Unsure and ErrAway. The program of an exec check starts only after the previous one has ended.
+	// UncheckedError and ErrAway. The program of an exec check starts only after the previous one has ended.
 	CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (CheckResult, error)
 
 	// Balloons lists the running guests with a memory minimum, and their current memory. SetBalloon requests that such
@@ -46,7 +46,7 @@ type Guests interface {
 	SetBalloon(ctx context.Context, id fleet.VMID, mib int) error
 }
 
-// GuestReading is a reading of a guest and its time.
+// GuestReading is a set of values from a guest agent, and the time of the agent's answer.
 type GuestReading struct {
 	fleet.GuestReading
 	At time.Time

@@ -14,12 +14,12 @@ type MoveDisk struct {
 	VM    fleet.VM
 	Pools []fleet.Pool // the pools that the VM's spec names, and the target pool
 	Order fleet.MoveParams
-	// the file in the destination pool that an earlier attempt of this job reported to Begun; empty: none
+	// the file in the destination pool that an earlier attempt of this job passed to RecordFile; empty: none
 	RecordedFile string
-	// RecordFile receives the file in the destination pool before the file has data. If Begun fails, the job ends.
+	// RecordFile receives the file in the destination pool before the file has data. If RecordFile fails, the job ends.
 	RecordFile func(file string) error
 	// RecordDisk receives the new disk before the definition names it, once the guest no longer needs the old disk. If
-	// Whole fails, the job ends.
+	// RecordDisk fails, the job ends.
 	RecordDisk func(fleet.Volref) error
 	// Stop closes to cancel the move: all changes are undone, and the error is ErrStopped. If the guest already uses
 	// the new disk, the move completes instead.
@@ -27,7 +27,7 @@ type MoveDisk struct {
 	Progress Progress
 }
 
-// Stopped reports whether the move must stop.
+// Stopped reports whether a user has cancelled the move.
 func (m MoveDisk) Stopped() bool {
 	select {
 	case <-m.Stop:

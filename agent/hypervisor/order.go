@@ -13,20 +13,20 @@ type Apply struct {
 	Project      string         // the project's name: see DomainNames
 	Pools        []fleet.Pool   // all pools that the spec names and that are assigned to this host
 	CreatedDisks []fleet.Volref // disks that were complete before: none of them is ever created again
-	// AppliedGeneration is the generation that this agent applied last; 0: unknown. Somebody restored a definition with an
-	// older stamp, so that definition does not have the last applied spec.
+	// AppliedGeneration is the generation that this agent applied last; 0: unknown. If the definition has an older
+	// generation, somebody restored the definition, so it does not have the last applied spec.
 	AppliedGeneration int64
 	// SpecHash is the portal's hash of the job's spec. Two hashes for one generation mean that the portal's database
 	// was restored from a backup.
 	SpecHash string
-	Mark     string            // the VM's secret, stored in the domain's metadata; empty: preserve the present one
+	Mark     string            // the VM's ownership mark, stored in the domain's metadata; empty: preserve the present one
 	Groups   []fleet.FlatGroup // all security groups of the VM's NICs
 	Reapply  bool              // write the complete spec, and overwrite edits made on the host
 	// FirstBoot fetches the first-boot files, by name. It is called only if the host does not have the files; nil: the
 	// files cannot be fetched.
 	FirstBoot func(context.Context) (map[string][]byte, error)
-	// RecordDisk receives each disk once its content is complete, before a definition names the disk. If Whole fails, the
-	// job ends, because an unrecorded disk would be created twice.
+	// RecordDisk receives each disk once its content is complete, before a definition names the disk. If RecordDisk
+	// fails, the job ends, because an unrecorded disk would be created twice.
 	RecordDisk func(fleet.Volref) error
 	Progress   Progress
 }

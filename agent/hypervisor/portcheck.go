@@ -71,8 +71,8 @@ func connectionFailure(err error) error {
 	return errors.New("the guest sent no valid HTTP response")
 }
 
-// CheckResult is a guest's answer to one health check. Mark is compared with the previous value: the picture of a
-// screen check, or the last time that a watchdog expired.
+// CheckResult is a guest's answer to one health check. Mark is compared with the value of the previous check: a
+// checksum of the picture for a screen check, the count of expiries for a watchdog check.
 type CheckResult struct {
 	Text string
 	Mark string

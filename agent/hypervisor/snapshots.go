@@ -9,17 +9,17 @@ import (
 // Snapshots takes, reverts and deletes snapshots of VMs.
 type Snapshots interface {
 	// TakeSnapshot saves the VM's current state as the job requires: its disks, the firmware's variables, the TPM
-	// state, and with Order.Memory the memory of a running guest, which continues afterwards. A failure leaves the VM
+	// state, and with Params.Memory the memory of a running guest, which continues afterwards. A failure leaves the VM
 	// unchanged. TakeSnapshot, RevertSnapshot and DeleteSnapshot execute a job once, even if it is repeated or
 	// interrupted. Each first undoes an interrupted job if possible, and otherwise completes it. They refuse a VM with
 	// snapshots made outside Quantix, or with disks that somebody changed.
 	TakeSnapshot(ctx context.Context, in SnapshotWork) error
 	// RevertSnapshot returns the disks, firmware variables and TPM state to the snapshot. Later changes remain only in
 	// other snapshots. A snapshot with memory resumes the guest from that memory. Otherwise the VM is off, unless
-	// Order.Start is set. The VM's definition stays as the current spec requires.
+	// Params.Start is set. The VM's definition stays as the current spec requires.
 	RevertSnapshot(ctx context.Context, in SnapshotWork) error
 	// DeleteSnapshot marks the snapshot as deleted, and merges the files of deleted snapshots that back exactly one
-	// file, while the guest runs or is off. Without Order.ID it only merges.
+	// file, while the guest runs or is off. Without Params.ID it only merges.
 	DeleteSnapshot(ctx context.Context, in SnapshotWork) error
 }
 
@@ -34,7 +34,7 @@ type SnapshotWork struct {
 	Progress Progress
 }
 
-// Stopped reports whether the merge must stop.
+// Stopped reports whether a user has cancelled the merge.
 func (w SnapshotWork) Stopped() bool {
 	select {
 	case <-w.Stop:

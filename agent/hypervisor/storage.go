@@ -33,47 +33,47 @@ type Storage interface {
 
 	// CreateVolume creates an empty volume.
 	CreateVolume(ctx context.Context, in VolumeWork) error
-	// CloneVolume copies Order.Source in its format. It refuses a volume that a running guest uses, that changes during
+	// CloneVolume copies Params.Source in its format. It refuses a volume that a running guest uses, that changes during
 	// the copy, or that has a backing file.
 	CloneVolume(ctx context.Context, in VolumeWork) error
-	// FetchVolume downloads Order.URL, verifies Order.Checksum, and refuses a file that is not a self-contained image.
+	// FetchVolume downloads Params.URL, verifies Params.Checksum, and refuses a file that is not a self-contained image.
 	// It connects only to addresses that the agent's settings allow, even after name resolution and redirects.
 	FetchVolume(ctx context.Context, in VolumeWork) error
-	// UploadVolume receives Order.SizeBytes through the connections of Sent, verifies Order.Checksum, and refuses the
-	// same files as FetchVolume. If ctx ends early, the received bytes stay, and the next job with the same
-	// Order.Upload resumes the upload.
+	// UploadVolume receives Params.SizeBytes through the connections of UploadConns, verifies Params.Checksum, and
+	// refuses the same files as FetchVolume. If ctx ends early, the received bytes stay, and the next job with the same
+	// Params.Upload resumes the upload.
 	UploadVolume(ctx context.Context, in VolumeWork) error
-	// RenameVolume renames Order.Source, an unused volume of the pool, to in.Name, unless that name exists. It first
-	// reports the file to in.Whole, so that a repeated job recognizes its own file.
+	// RenameVolume renames Params.Source, an unused volume of the pool, to in.Name, unless that name exists. It first
+	// reports the file to in.RecordFile, so that a repeated job recognizes its own file.
 	RenameVolume(ctx context.Context, in VolumeWork) error
 	// ReadVolume writes all bytes of the volume's file to the writer that to returns. It calls to with the size in
 	// bytes after all checks have passed. It refuses a volume that a running guest uses or that has a backing file. It
 	// delivers the last bytes only if nobody wrote to the file during the read.
 	ReadVolume(ctx context.Context, in VolumeWork, to func(size int64) (io.Writer, error)) error
-	// HashVolume computes the SHA-256 of the volume's file and reports it to in.Hashed. It refuses a volume that a
-	// running guest uses, or that changes during the read.
+	// HashVolume computes the SHA-256 of the volume's file and reports it to in.RecordChecksums. It refuses a volume
+	// that a running guest uses, or that changes during the read.
 	HashVolume(ctx context.Context, in VolumeWork) error
-	// CopyVolume copies Order.Source of the pool in.Source (nil: the same pool) byte by byte, reports both checksums to
-	// in.Hashed, and refuses bytes that do not match Order.Checksum. With Order.Flatten, the source is a disk, and
-	// CopyVolume makes one qcow2 image from the disk's backing chain within its pool. It refuses a volume that a
-	// running guest uses, or that changes during the copy. Other volumes may be backed by the source.
+	// CopyVolume copies Params.Source of the pool in.SourcePool (nil: the same pool) byte by byte, reports both
+	// checksums to in.RecordChecksums, and refuses bytes that do not match Params.Checksum. With Params.Flatten, the
+	// source is a disk, and CopyVolume makes one qcow2 image from the disk's backing chain within its pool. It refuses
+	// a volume that a running guest uses, or that changes during the copy. Other volumes may be backed by the source.
 	CopyVolume(ctx context.Context, in VolumeWork) error
-	// ConvertVolume creates a qcow2 image from Order.Source of the pool in.Source (nil: the same pool). The source is a
-	// disk in another format, or an OVA archive with the disk Order.Member, whose checksum it verifies. It opens no
-	// file but the source, even if the source refers to other files. It refuses sources with backing files, sources
+	// ConvertVolume creates a qcow2 image from Params.Source of the pool in.SourcePool (nil: the same pool). The source
+	// is a disk in another format, or an OVA archive with the disk Params.Member, whose checksum it verifies. It opens
+	// no file but the source, even if the source refers to other files. It refuses sources with backing files, sources
 	// whose header declares more than the free space, and sources that a running guest uses.
 	ConvertVolume(ctx context.Context, in VolumeWork) error
-	// ExportVolume creates an OVA archive of the disks of Order.Export, each with its backing chain, and of their
+	// ExportVolume creates an OVA archive of the disks of Params.Export, each with its backing chain, and of their
 	// description. It refuses disks that a running guest uses, and fails at the start if the pool has not enough space.
 	ExportVolume(ctx context.Context, in VolumeWork) error
-	// SendVolume passes the volume's file to Send, and reports the file's checksum to in.Hashed if it reads the whole
-	// file. It refuses a volume that a running guest uses, or that changes during the transfer.
+	// SendVolume passes the volume's file to Send, and reports the file's checksum to in.RecordChecksums if it reads
+	// the whole file. It refuses a volume that a running guest uses, or that changes during the transfer.
 	SendVolume(ctx context.Context, in VolumeWork) error
-	// ReceiveVolume receives a file from another host through Arrive. It verifies Order.Checksum if set and inspects
-	// the file like a download. With Order.Transfer.Check it also reads the file back from the storage. It reports the
-	// checksum to in.Hashed. A failure leaves no file.
+	// ReceiveVolume receives a file from another host through in.Receive. It verifies Params.Checksum if set and
+	// inspects the file like a download. With Params.Transfer.Check it also reads the file back from the storage. It
+	// reports the checksum to in.RecordChecksums. A failure leaves no file.
 	ReceiveVolume(ctx context.Context, in VolumeWork) error
-	// GrowVolume grows the volume to Order.SizeBytes, and does nothing if the volume already has that size. It refuses
+	// GrowVolume grows the volume to Params.SizeBytes, and does nothing if the volume already has that size. It refuses
 	// to shrink a volume, and refuses volumes in use.
 	GrowVolume(ctx context.Context, in VolumeWork) error
 	// WipeVolume overwrites all data with zeros and preserves size and format. It refuses volumes in use.

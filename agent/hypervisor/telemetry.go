@@ -33,7 +33,7 @@ type Telemetry interface {
 	Changes(ctx context.Context) <-chan struct{}
 }
 
-// Assigned lists what the portal's newest answer assigned to this host.
+// Assigned lists the pools and networks that the portal has most recently assigned to this host.
 type Assigned struct {
 	Pools    []fleet.Pool
 	Networks []fleet.Network

@@ -36,20 +36,20 @@ type VolumeWork struct {
 	Pool  fleet.Pool
 	Name  string
 	Order fleet.VolumeParams
-	// Source is the pool of the source if the source is in another pool.
+	// Source is the pool of Params.Source; nil: the same pool.
 	Source *fleet.Pool
 	Pools  []fleet.Pool // export: the pools of the disks
-	// RecordChecksums receives computed checksums. If Hashed fails, the job ends.
+	// RecordChecksums receives computed checksums. If RecordChecksums fails, the job ends.
 	RecordChecksums func(...VolumeChecksum) error
-	RecordedFile    string // the file that an earlier attempt of this job reported to Whole; empty: none
-	// RecordFile receives the new file once its content is complete, before the file gets the volume's name. If Whole
-	// fails, the job ends.
+	RecordedFile    string // the file that an earlier attempt of this job passed to RecordFile; empty: none
+	// RecordFile receives the new file once its content is complete, before the file gets the volume's name. If
+	// RecordFile fails, the job ends.
 	RecordFile  func(file string) error
 	Progress    Progress
 	UploadConns UploadConns // upload: the incoming data
 	// Send sends a file to another host and returns once that host has the whole file.
 	Send func(ctx context.Context, pieces transfer.Pieces, size int64) error
-	// Arrive writes a file of another host into dst, at most room bytes of data. It may truncate dst and start again.
+	// Arrive writes a file from another host into dst, at most room bytes of data. It may truncate dst and start again.
 	Arrive func(ctx context.Context, dst transfer.Sink, room int64) (ReceivedFile, error)
 }
 

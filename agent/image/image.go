@@ -77,7 +77,7 @@ func (f Facts) CheckClonable(volume string) error {
 	return nil
 }
 
-// CheckBootable is Clonable for a VM's image: it also refuses compressed files and web pages.
+// CheckBootable is CheckClonable for a VM's image: it also refuses compressed files and web pages.
 func (f Facts) CheckBootable(volume string) error {
 	if err := f.CheckClonable(volume); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (f Facts) CheckISO(volume string) error {
 // otherFormatAdvice is advice for a disk in another product's format.
 const otherFormatAdvice = "Give a VMDK, VHDX, VHD or VDI disk a name with that ending, and then convert it in its pool."
 
-// CheckDownloaded is Came for a download.
+// CheckDownloaded is CheckReceived for a download.
 func (f Facts) CheckDownloaded(iso bool) error { return f.CheckReceived("What was downloaded", iso) }
 
 // CheckReceived returns an error if a received file is not a usable image. what names the file in the error. iso: the

@@ -208,8 +208,8 @@ func (a *applying) redefine(ctx context.Context, old observedDomain) error {
 	return a.dropFilters(ctx, a.c, a.in.VM.ID, a.in.VM.Spec.NICs)
 }
 
-// deriveApplied derives the last applied spec from the definition x, for a definition without a usable record of that
-// spec.
+// deriveApplied returns a substitute for the record of the last applied spec, derived from the definition x, for a
+// definition without a usable record.
 func (a *applying) deriveApplied(ctx context.Context, old observedDomain, x *libvirtxml.Domain) (*hypervisor.Applied, error) {
 	domain, was := a.in.VM.Name, ""
 	if p := old.pendingName(); p != "" {

@@ -55,7 +55,7 @@ type Backend struct {
 	subscribers subscribers
 	vms         keyLocks[fleet.VMID]
 	volumeLocks fileLocks
-	// snapshotsRead locks the files of each VM's snapshots while new disks are copied from them.
+	// snapshotsRead locks the snapshot files of each VM while new disks are copied from these files.
 	snapshotsRead fileLocks
 	fetcher       *fetch.Client
 	seeds         seed.Store

@@ -39,7 +39,7 @@ type childJob struct {
 	Source *fleet.Pool
 	Name   string
 	Volume *fleet.VolumeParams
-	File   string // see hypervisor.VolumeWork.Made
+	File   string // see hypervisor.VolumeWork.RecordedFile
 }
 
 // Prefixes of the lines that the child writes. The child waits for an answer to the first three kinds.

@@ -22,10 +22,10 @@ import (
 type conn struct {
 	rpc    *golibvirt.Libvirt
 	sock   *watchedConn
-	shared bool // true: a caller's deadline does not close the connection, but a failed ping in serve does
+	shared bool // true: a caller's deadline does not close the connection, but a failed ping in waitUntilLost does
 }
 
-// watchedConn closes the channel gone at the first failed read. go-libvirt's Disconnected misses a loss during the
+// watchedConn closes its channel closed at the first failed read. go-libvirt's Disconnected misses a loss during the
 // handshake.
 type watchedConn struct {
 	net.Conn
@@ -83,7 +83,7 @@ func (c *conn) disconnect() {
 // close closes the socket. Calls in progress return an error, but libvirtd may still complete them.
 func (c *conn) close() { c.sock.Close() }
 
-// do is call for RPCs without a result.
+// do is call for a function without a result.
 func (c *conn) do(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
 	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (struct{}, error) { return struct{}{}, f(l) })
 	return err

@@ -83,7 +83,7 @@ func killServer(c *faultRunner, _ *childRun, _ int) bool {
 	return true
 }
 
-// pausedCall is a libvirt call that waits in the proxy for cut's decision.
+// pausedCall is a libvirt call that waits in the proxy until the test decides whether the call may continue.
 type pausedCall struct {
 	step  string
 	place bool // a place for a fault

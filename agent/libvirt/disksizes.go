@@ -58,7 +58,7 @@ const (
 	folderKind                 // check existence
 )
 
-// read returns the sizes of the paths; unknown sizes are zero. Allocations change only in steps, see steady.
+// read returns the sizes of the paths; unknown sizes are zero. Allocations change only in steps, see smoothSize.
 func (d *diskSizes) read(ctx context.Context, paths diskPaths) map[string]diskSize {
 	byDir := map[string]diskPaths{}
 	for p, kind := range paths {

@@ -27,9 +27,9 @@ const domainAge = time.Minute
 type domain struct {
 	ref            golibvirt.Domain // its ID is -1 while the domain is off
 	id             fleet.VMID
-	managed        bool // the definition has Quantix's mark for this UUID
+	managed        bool // the definition has Quantix's metadata for this UUID
 	mark           mark
-	secret         string              // secret of the mark: of the running guest's, otherwise of the definition's
+	secret         string              // the VM's ownership mark: of the running guest, otherwise of the definition
 	applied        *hypervisor.Applied // nil: an older agent recorded none
 	drift          []fleet.Drift
 	transient      bool       // the guest runs without a persistent definition
@@ -220,7 +220,8 @@ func (b *Backend) unreadableDomain(ctx context.Context, c *conn, ref golibvirt.D
 	return d
 }
 
-// compare sets d.applied from the mark, and computes the drift and the spec's disks from the persistent definition.
+// compare sets d.applied from Quantix's metadata, and computes the drift and the spec's disks from the persistent
+// definition.
 func (d *domain) compare(kept *libvirtxml.Domain, volumeAt func(string) *fleet.Volref) {
 	d.applied = d.mark.applied()
 	if d.applied != nil {

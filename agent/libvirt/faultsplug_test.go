@@ -14,7 +14,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// guestKilled returns a function for fault.happens that kills the VM's QEMU.
+// guestKilled returns a function for fault.inject that kills the VM's QEMU.
 func guestKilled(vm *fleet.VM) func(*faultRunner, *childRun, int) bool {
 	return func(c *faultRunner, _ *childRun, _ int) bool {
 		killQEMU(&snapper{fixture: c.fixture, vm: *vm})

@@ -191,8 +191,8 @@ func filterXML(ctx context.Context, c *conn, f golibvirt.Nwfilter) (x libvirtxml
 	return x, x.Unmarshal(text)
 }
 
-// defineFilter writes the filter if it is missing or differs, and records its digest. If the filter was changed outside
-// Quantix and the wanted content is still the recorded one, the change stays unless force is set.
+// defineFilter writes the filter if it is missing or differs, and records its digest. If somebody changed the filter
+// outside Quantix and Quantix's own content is the same as before, that change stays unless force is set.
 func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWFilter, force bool) error {
 	text, err := want.Marshal()
 	if err != nil {

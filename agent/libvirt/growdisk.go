@@ -59,7 +59,7 @@ func (a *applying) growDisk(ctx context.Context, old observedDomain, kept *libvi
 		if err != nil || running == nil {
 			return err
 		}
-		// An earlier job may have grown the volume and ended before it notified the guest.
+		// An earlier job may have grown the volume and then ended before it notified the guest of the new size.
 		return a.resizeLive(ctx, old.ref, running, max(p.size, v.CapacityBytes))
 	}
 	f, err := a.volumeFile(ctx, a.c, p)

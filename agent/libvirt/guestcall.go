@@ -61,7 +61,7 @@ func callAgent[T any](ask agentCaller, limit time.Duration, command string, args
 	return callAgentLimited[T](ask, limit, maxGuestAnswer, command, args)
 }
 
-// callAgentLimited is askGuest with another maximum size of the answer, in bytes.
+// callAgentLimited is callAgent with another maximum size of the answer, in bytes.
 func callAgentLimited[T any](ask agentCaller, limit time.Duration, maximum int, command string, args any) (T, error) {
 	var out agentReply[T]
 	text, err := json.Marshal(struct {

@@ -35,14 +35,15 @@ type drive struct {
 	fields       string // the disk's other fields as XML
 }
 
-// same compares all but the alias, because a migrated disk has its old alias until the guest's next start.
+// same compares all fields but the alias, because a migrated disk has its old alias until the guest's next start.
 func (d drive) same(o drive) bool {
 	return d.target == o.target && d.path == o.path && d.fields == o.fields
 }
 
 type nic struct{ mac, source, filter, fields, limits string }
 
-// same ignores limits if the persistent definition has none: a running NIC then has the limits of its port group.
+// same compares all fields. It ignores the limits if the persistent definition has none, because a running NIC then has
+// the limits of its port group.
 func (c nic) same(kept nic) bool {
 	return c.mac == kept.mac && c.source == kept.source && c.filter == kept.filter && c.fields == kept.fields && (kept.limits == "" || c.limits == kept.limits)
 }

@@ -27,14 +27,14 @@ import (
 )
 
 // insideHostEnv is an environment variable of the copy of the test program that runs inside a lab host. In that process
-// all paths are paths of the lab host. The value lists the libvirt sockets of the host and, in the ordeal, of a second
-// host.
+// all paths are paths of the lab host. The value lists the libvirt sockets of the host and, in the long tests, of a
+// second host.
 const insideHostEnv = "QUANTIX_TEST_INSIDE_HOST"
 
 // unsupported is the reason why this machine cannot run a lab host. Tests that need a lab host then fail.
 var unsupported error
 
-// Hooks that an init function of the ordeal tests sets.
+// Hooks that an init function of the long tests sets.
 var (
 	// runAsChild runs the child agent if this process is one. Otherwise ran is false.
 	runAsChild = func() (ran bool, err error) { return false, nil }
@@ -68,7 +68,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// runInHost runs this test program inside a lab host, and in the ordeal with a second host.
+// runInHost runs this test program inside a lab host, and in the long tests with a second host.
 func runInHost() (code int, err error) {
 	release, err := tier.GuestSlot()
 	if err != nil {

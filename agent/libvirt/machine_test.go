@@ -65,7 +65,7 @@ func TestMachineTypeDefinitionsMatchGoldenFile(t *testing.T) {
 	}
 }
 
-// libvirt's machine names and versions map to the two supported types, or are reported as odd.
+// libvirt's machine names and versions map to the two supported types, or are reported as inexpressible by a spec.
 func TestUnsupportedMachineTypeReported(t *testing.T) {
 	t.Parallel()
 	for machine, want := range map[string]string{

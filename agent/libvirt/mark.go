@@ -19,16 +19,17 @@ const markSpace = "https://quantix.dev/xmlns/vm/1"
 // markKey is the namespace's prefix.
 const markKey = "quantix"
 
-// mark is Quantix's element in a domain's metadata.
+// mark is Quantix's element in a domain's metadata. It contains the VM's ownership mark.
 type mark struct {
 	ID         fleet.VMID `xml:"id"`
 	Generation int64      `xml:"generation"`
 	Name       string     `xml:"name"`    // used by older agents: the name after the next stop; empty: no rename
 	Applied    string     `xml:"applied"` // an hypervisor.Applied as JSON; empty: written by an older agent
-	Mark       string     `xml:"mark"`    // the VM's secret; empty: none yet
+	Mark       string     `xml:"mark"`    // the VM's ownership mark; empty: none yet
 }
 
-// markOf reads the mark from the metadata. It returns false if the metadata has no mark or an invalid one.
+// markOf reads Quantix's element from a domain's metadata. It returns false if there is no such element or if it is
+// invalid.
 func markOf(meta *libvirtxml.DomainMetadata) (mark, bool) {
 	var m mark
 	start, end := findMark(meta)
@@ -39,7 +40,7 @@ func markOf(meta *libvirtxml.DomainMetadata) (mark, bool) {
 	return m, err == nil
 }
 
-// applied returns the last applied spec, or nil if the mark has none.
+// applied returns the last applied spec, or nil if the element has none.
 func (m mark) applied() *hypervisor.Applied {
 	var a hypervisor.Applied
 	if m.Applied == "" || json.Unmarshal([]byte(m.Applied), &a) != nil {
@@ -48,12 +49,12 @@ func (m mark) applied() *hypervisor.Applied {
 	return &a
 }
 
-// xml returns the mark as an element of the metadata.
+// xml returns the element with its namespace, for a definition.
 func (m mark) xml() string {
 	return m.element(markKey+":", fmt.Sprintf(" xmlns:%s=%q", markKey, markSpace))
 }
 
-// plain returns the mark without a namespace, for DomainSetMetadata, which adds the namespace.
+// plain returns the element without a namespace, for DomainSetMetadata, which adds the namespace.
 func (m mark) plain() string { return m.element("", "") }
 
 func (m mark) element(prefix, attributes string) string {
@@ -85,7 +86,7 @@ func (m mark) element(prefix, attributes string) string {
 // needsEscape reports whether the character must be escaped in XML.
 func needsEscape(r rune) bool { return r < ' ' || r > '~' || r == '<' || r == '>' || r == '&' }
 
-// putMark replaces the mark and preserves all other metadata.
+// putMark replaces Quantix's element in the metadata and preserves all other metadata.
 func putMark(meta *libvirtxml.DomainMetadata, m mark) *libvirtxml.DomainMetadata {
 	if old, ok := markOf(meta); ok && old == m {
 		return meta
@@ -100,7 +101,7 @@ func putMark(meta *libvirtxml.DomainMetadata, m mark) *libvirtxml.DomainMetadata
 	return &libvirtxml.DomainMetadata{XML: meta.XML[:start] + m.xml() + meta.XML[end:]}
 }
 
-// findMark returns the start and end offsets of the mark in the metadata's text. Both are 0 if there is no mark.
+// findMark returns the start and end offsets of Quantix's element in the metadata's text. Both are 0 if there is none.
 func findMark(meta *libvirtxml.DomainMetadata) (start, end int) {
 	if meta == nil {
 		return 0, 0

@@ -236,7 +236,7 @@ func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 	m.ok(m.StopVM(t.Context(), m.vm.ID))
 }
 
-// once returns a Progress that calls do at the first progress report of a copy.
+// once returns a Progress that calls do once, at the first progress report of a copy.
 func once(do func()) hypervisor.Progress {
 	first := sync.OnceFunc(do)
 	return func(int, string) { first() }
@@ -338,7 +338,7 @@ func TestColdDiskMigrationAbortsWhenDiskChanges(t *testing.T) {
 	}
 }
 
-// A disk with state outside its file is not moved.
+// A disk with snapshots, an overlay, a saved memory image or a running block copy is not moved.
 func TestDiskMigrationRefusedWhenStateIsInOtherFiles(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)

@@ -161,7 +161,7 @@ func (m *diskMove) usesNewDisk(ctx context.Context, s moveState) (bool, error) {
 }
 
 // finishMoveOfLostGuest handles a guest that libvirt lost during the pivot. If the guest's QEMU runs and uses the new
-// disk, settleLost changes the definition to the new disk.
+// disk, finishMoveOfLostGuest changes the definition to the new disk.
 func (m *diskMove) finishMoveOfLostGuest(ctx context.Context, s moveState) error {
 	if !m.pivoted {
 		return nil

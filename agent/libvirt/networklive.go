@@ -45,8 +45,8 @@ func (b *Backend) updateNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 	return b.limitNICs(ctx, c, n)
 }
 
-// updatesOf returns the changes from the live definition to the wanted one. Deletions come first, because additions may
-// need the deleted addresses.
+// updatesOf returns the changes from the live definition to the wanted definition. Deletions come first, because
+// additions may need the deleted addresses.
 func updatesOf(live, want libvirtxml.Network) (out []networkUpdate) {
 	for i, ip := range live.IPs {
 		k := slices.IndexFunc(want.IPs, func(w libvirtxml.NetworkIP) bool { return subnet(w) == subnet(ip) })

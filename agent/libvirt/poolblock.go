@@ -22,8 +22,8 @@ type blocks struct {
 	// prefix returns the address prefix of the pool's volumes, also for a pool that somebody else defined. An empty
 	// prefix means that the pool's name is the prefix.
 	prefix   func(libvirtxml.StoragePool) string
-	suffixOf func(volume string) string // the address after base; empty if no volume can have this name
-	nameOf   func(below string) string  // the inverse of below
+	suffixOf func(volume string) string // the address after prefix; empty if no volume can have this name
+	nameOf   func(below string) string  // the inverse of suffixOf
 	source   func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource
 }
 

@@ -92,7 +92,7 @@ func TestNFSPoolRecoversWithoutJob(t *testing.T) {
 	}
 	waitPool(t, b, p, "mounted again without a job", isActive)
 
-	// A server that now exports another directory no longer has the pool's storage.
+	// A server that exports another directory under the same name no longer has the pool's storage.
 	virsh(t, "pool-destroy", p.Name)
 	unmount(t, p.Spec.Path) // libvirt does not match this mount by its source, as it does for real NFS
 	if err := os.WriteFile(filepath.Join(dir, "other"), nil, 0o600); err != nil {
@@ -154,7 +154,7 @@ func TestPoolOfOlderAgentGetsMarkerOnce(t *testing.T) {
 	if record, ok := fresh.Record(f.pool); !ok || record.Place == nil || !record.Place.Marked {
 		t.Errorf("the pool book has %+v", record)
 	}
-	// A pool that loses its marker later gets no new one.
+	// A pool that loses its marker after its first use gets no new marker.
 	if err := os.Remove(marker(f.pool)); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ type poolWatches struct {
 // poolWatch holds the cached status and volumes of one pool.
 type poolWatch struct {
 	watch[fleet.PoolStatus]
-	place watch[error] // checks that the directory is the recorded one; see poolWatches.answers
+	place watch[error] // checks that the directory is the recorded one; see poolWatches.checkAnswers
 
 	mu        sync.Mutex
 	failure   string // the error of the last failed job or refresh; empty after a success
@@ -217,7 +217,7 @@ func (w *poolWatch) hasFailure() bool {
 	return w.failure != "" && !w.timedOut
 }
 
-// smooth smooths the sizes, which always fluctuate on storage in use; see steady.
+// smooth smooths the sizes, which always fluctuate on storage in use; see smoothSize.
 func (w *poolWatch) smooth(st fleet.PoolStatus) fleet.PoolStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()

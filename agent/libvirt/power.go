@@ -37,8 +37,7 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 	}
 }
 
-// startVM starts the VM unless the VM is running or starting. diskCopyError reports that an earlier start has not
-// ended.
+// startVM starts the VM unless the VM is running or starting. underWay reports that an earlier start has not ended.
 func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, err error) {
 	err = b.withVMConn(ctx, id, "start", func(ctx context.Context, c *conn, s observedDomain) error {
 		if s.live != nil {

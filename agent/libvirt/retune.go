@@ -13,7 +13,7 @@ import (
 )
 
 // retune applies the edit to the running guest as far as libvirt can. The other changes take effect at the next start;
-// until then the VM shows a difference.
+// until then the VM's status lists them as pending.
 func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan hypervisor.Edit, inactive, live *libvirtxml.Domain) error {
 	if plan.Has("iso") {
 		if err := a.swapMedium(ctx, ref, inactive, live); err != nil {
@@ -82,7 +82,7 @@ func (a *applying) swapDrives(ctx context.Context, ref golibvirt.Domain, inactiv
 	return nil
 }
 
-// swapDrive changes the medium of one drive. If the guest has locked the tray, swap changes nothing and returns no
+// swapDrive changes the medium of one drive. If the guest has locked the tray, swapDrive changes nothing and returns no
 // error.
 func (a *applying) swapDrive(ctx context.Context, ref golibvirt.Domain, want, drive libvirtxml.DomainDisk) error {
 	if pathOf(&drive) == pathOf(&want) {

@@ -225,7 +225,7 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 			if t.Logf("%s: repeated job refused: %v", when, err); tries == 3 {
 				t.Fatalf("%s: every repetition refused, last: %v", when, err)
 			}
-			// A refused or undone job left everything unchanged, so a new job may try again.
+			// A refused or undone job has changed nothing, so a new job may try again.
 			in.Job = fleet.NewID[fleet.JobID]()
 			switch {
 			case strings.Contains(err.Error(), "no longer has this snapshot"):

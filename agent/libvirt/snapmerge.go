@@ -120,7 +120,7 @@ func (w *snapshotJob) findGuest(ctx context.Context, m hypervisor.SnapMerge) (s 
 	}
 }
 
-// inChain reports whether the file is the running guest's disk or in the disk's backing chain.
+// inChain reports whether the file is the running guest's disk d or in the backing chain of d.
 func inChain(d *libvirtxml.DomainDisk, file string) bool {
 	if d == nil {
 		return false

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// status returns the domain's status. It smooths the sizes with steady, so that small fluctuations do not change the
-// status.
+// status returns the domain's status. It smooths the sizes with smoothSize, so that small fluctuations do not change
+// the status.
 func (s observedDomain) status(sizes map[string]diskSize, addresses nicAddresses) fleet.VMStatus {
 	hw := s.currentHardware()
 	st := fleet.VMStatus{CPUs: hw.cpus, MemoryMiB: hw.memoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}

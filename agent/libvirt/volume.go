@@ -54,13 +54,13 @@ func (p localVolume) block() bool { return blocksOf(p.pool.Spec) != nil }
 
 func (p localVolume) ref() fleet.Volref { return fleet.Volref{PoolID: p.pool.ID, Volume: p.volume} }
 
-// partial returns the place with the unfinished name.
+// partial returns the volume under its unfinished name.
 func (p localVolume) partial() localVolume {
 	return localVolume{pool: p.pool, volume: p.volume + partialSuffix}
 }
 
-// localVolumeOf returns the place of a volume. It fails if the volume's name is invalid or the volume's pool is not in
-// pools.
+// localVolumeOf returns the volume on this host that ref names. It fails if the volume's name is invalid or the
+// volume's pool is not in pools.
 func localVolumeOf(ref fleet.Volref, pools []fleet.Pool) (localVolume, error) {
 	if ref.Volume == "" || filepath.Base(ref.Volume) != ref.Volume || ref.Volume == "." || ref.Volume == ".." {
 		return localVolume{}, fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", ref.Volume)

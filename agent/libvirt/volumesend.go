@@ -153,7 +153,7 @@ func (w *volumeJob) receiveInto(ctx context.Context, f *os.File, room int64) (hy
 	}})
 }
 
-// incoming is the file of a transfer. It withholds the file's head until the inspection: see headless.
+// incoming is the file of a transfer. It withholds the file's head until the inspection: see withheldHeadFile.
 type incoming struct {
 	f    *os.File
 	head [headBytes]byte

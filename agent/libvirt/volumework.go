@@ -82,7 +82,7 @@ func isFull(err error) bool {
 		strings.Contains(err.Error(), "No space left on device") || strings.Contains(err.Error(), "Disk quota exceeded")
 }
 
-// finalName returns the place with the volume's final name.
+// finalName returns the volume under its final name.
 func (p localVolume) finalName() localVolume {
 	p.volume = strings.TrimSuffix(p.volume, partialSuffix)
 	return p
@@ -211,8 +211,8 @@ func (w *volumeJob) alreadyMade(ctx context.Context) (bool, error) {
 	return false, hypervisor.RefuseTakenVolumeName(w.volume, w.localVolume.pool.Name)
 }
 
-// finish records the file's identity and then renames the file to its final name, so that a retried job recognizes its
-// own file.
+// finish records the file's identity and then renames the file to its final name. So a retried job recognizes its own
+// file.
 func (w *volumeJob) finish(ctx context.Context) error {
 	if err := w.checkRawName(ctx); err != nil {
 		return err

@@ -257,8 +257,8 @@ func (d *testPortal) start(socket string) *childRun {
 }
 
 // interruptJob gives an agent the job and interrupts the agent at its nth step; 0 interrupts nothing. If the agent
-// dies, cut starts another one. It calls passed at each step. It returns the job's result and the interrupted step,
-// which is empty if the job has fewer steps.
+// dies, interruptJob starts another one. It calls passed at each step. It returns the job's result and the interrupted
+// step, which is empty if the job has fewer steps.
 func (d *testPortal) interruptJob(c *faultRunner, w wire.Work, n int, f fault, passed func(what string)) (where string, end wire.Finish) {
 	d.t.Helper()
 	asks, over := make(chan pausedCall), make(chan struct{})

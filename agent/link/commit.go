@@ -24,8 +24,8 @@ const (
 )
 
 // commit makes a change that may cut the host off from its portal. If the portal is not reached afterwards, the change
-// is rolled back. A separate rollback process, started by Options.Guard, undoes an unconfirmed change even if this
-// process dies.
+// is rolled back. A separate rollback process, started by Options.RollbackCommand, undoes an unconfirmed change even if
+// this process dies.
 func (k *Devices) commit(ctx context.Context, job string, n fleet.Network, was previousState, carries bool, device string, steps []step) error {
 	c := change{ID: rand.Text(), JobID: job, Boot: k.o.Boot, Network: n, Before: was}
 	if err := save(k.o.Dir, journalFile, c); err != nil {
@@ -209,7 +209,7 @@ func (k *Devices) recover() error {
 	return undo(k.o.Dir, k.kernel, c, false, "The change was undone: the agent ended before the portal was reached through the new devices. The host is as it was before.")
 }
 
-// Command returns the command that runs Guard as an agent subcommand of program.
+// Command returns the command that runs RollBackUnlessConfirmed as a subcommand of the agent's program.
 func Command(program, dir string, after time.Duration) *exec.Cmd {
 	return exec.Command(program, "agent", "rollback", "--data-dir", dir, "--after", after.String())
 }

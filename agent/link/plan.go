@@ -93,7 +93,7 @@ const (
 	dropPeer         stepKind = "drop a peer of"
 )
 
-// step is one change of the host. Only the fields that its verb needs are set.
+// step is one change of the host. Only the fields that its kind needs are set.
 type step struct {
 	kind   stepKind
 	device string

@@ -28,8 +28,8 @@ type previousState struct {
 	Addresses []Address `json:"addresses,omitempty"`
 	Routes    []Route   `json:"routes,omitempty"`
 
-	// The state of a bridge that existed before the change (Stood). Joined: the device was a port of that bridge. Own
-	// and BridgeRoutes are the bridge's addresses and routes.
+	// The following fields describe a bridge that existed before the change (BridgeExisted). WasPort: the device was a
+	// port of that bridge. BridgeAddresses and BridgeRoutes are the bridge's addresses and routes.
 	BridgeExisted   bool      `json:"stood,omitempty"`
 	WasPort         bool      `json:"joined,omitempty"`
 	BridgeAddresses []Address `json:"own,omitempty"`

@@ -17,7 +17,7 @@ type guest struct {
 	managed          bool // the domain has Quantix metadata
 	generation       int64
 	applied          hypervisor.Applied
-	mark             string // the VM's mark in its metadata
+	mark             string // the VM's ownership mark in the domain's metadata
 	name             string // the domain's current name
 	def              definition
 	undefined        bool        // the guest runs without a definition

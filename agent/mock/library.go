@@ -157,7 +157,7 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		if !ok {
 			return none, hypervisor.NoVolume(name, of.Name)
 		}
-		// No guest writes to a snapshot's file.
+		// A running guest does not write to a snapshot's file.
 		if err := h.checkNotRunning(p, from); err != nil && in.Order.Snapshot == nil {
 			return none, err
 		}

@@ -134,7 +134,7 @@ func hasRef(s definition, ref fleet.Volref) bool {
 	return slices.ContainsFunc(s.spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
 }
 
-// withMovedDisk returns the shape with the disk in the destination pool.
+// withMovedDisk returns the definition with the disk in the destination pool.
 func (s definition) withMovedDisk(o fleet.MoveParams, to fleet.Pool) definition {
 	s.spec.Disks = movedDisks(s.spec.Disks, o)
 	s.pools = maps.Clone(s.pools)

@@ -35,7 +35,7 @@ type network struct {
 	peers     int      // overlay network: the number of known peers
 }
 
-// vtep returns the host's address in the underlay of an overlay network. The address differs for each host.
+// vtep returns the host's address in the underlay of an overlay network. Each host has another address.
 func vtep(s fleet.NetworkSpec, host string) string {
 	p, err := netip.ParsePrefix(s.Underlay)
 	if err != nil || s.Mode != fleet.NetworkVXLAN {

@@ -51,7 +51,7 @@ func (h *Host) refuseUsedDisk(file string, owner fleet.VMID) error {
 	return h.refuseUsedDiskUnlessShared(file, owner, false)
 }
 
-// refuseUsedDiskUnlessShared is free but, if shareable is set, ignores domains that share the disk.
+// refuseUsedDiskUnlessShared is refuseUsedDisk but, if shareable is set, ignores domains that share the disk.
 func (h *Host) refuseUsedDiskUnlessShared(file string, owner fleet.VMID, shareable bool) error {
 	for _, g := range h.guests {
 		if g.id != owner && g.uses(file) && (!shareable || !g.shares(file)) {

@@ -113,7 +113,7 @@ func (h *Host) copyOf(id fleet.VMID) (guest, bool, error) {
 	return *g, g.isRunning(), nil
 }
 
-// change applies f to a VM under the lock and then wakes the listeners.
+// change applies f to a VM under the host's lock and then wakes the listeners.
 func (h *Host) change(id fleet.VMID, f func(*guest) error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

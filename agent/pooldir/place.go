@@ -27,7 +27,7 @@ type Mount struct {
 	Source string `json:"source"`
 }
 
-// DirReading is a reading of a pool's directory.
+// DirReading is the state of a pool's directory, as read at one time.
 type DirReading struct {
 	Exists bool
 	Marker fleet.PoolID // empty: none

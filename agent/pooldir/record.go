@@ -27,7 +27,7 @@ type PriorPoolState struct {
 	Autostart bool `json:"autostart"`
 }
 
-// CheckPlace returns an error unless now is a reading of the directory that the pool was first used in.
+// CheckPlace returns an error unless now describes the directory that the pool was first used in.
 func (k RecordedPool) CheckPlace(now DirReading) error {
 	switch {
 	case now.Marker != "" && now.Marker != k.ID:

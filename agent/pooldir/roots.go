@@ -17,7 +17,7 @@ import (
 // convenience, because only the host can resolve a path.
 type Roots struct {
 	Allowed []string // pools are allowed in and below these directories; empty: no pools are allowed
-	// directories that a pool must not be, contain or lie in, such as the agent's own. Never overrides Allowed.
+	// directories that a pool must not be, contain or lie in, such as the agent's own. Forbidden overrides Allowed.
 	Forbidden []string
 	Devices   []string // patterns of path.Match for block devices allowed for pools; empty: none
 }

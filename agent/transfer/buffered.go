@@ -11,7 +11,8 @@ import (
 const bufferBytes = 256 << 10
 
 // bufferedConn is the connection below TLS, whose records have at most 16 KiB. After enableBuffers many records share
-// one system call. Buffers are enabled only once the peer is admitted, so that strangers cost no memory.
+// one system call. Buffers are enabled only once the peer is admitted, so that connections of other hosts cost no
+// memory.
 type bufferedConn struct {
 	net.Conn
 

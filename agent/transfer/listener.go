@@ -17,7 +17,7 @@ import (
 
 // Limits of a listener.
 const (
-	maxConnections = 32               // all connections, including strangers'
+	maxConnections = 32               // all connections, including those of other hosts
 	handshakeTime  = 10 * time.Second // for the handshake and the ticket together
 	// PeerTimeout is how long a listener waits for its peer to connect.
 	PeerTimeout = time.Minute
@@ -66,8 +66,8 @@ func (d *Listener) Port() int { return d.ln.Addr().(*net.TCPAddr).Port }
 // Close closes the listener; admitted connections stay open.
 func (d *Listener) Close() { d.closed.Do(func() { d.ln.Close() }) }
 
-// Wait waits for the peer. Then it closes the listener, also after PeerTimeout or after too many connections of
-// strangers.
+// Wait waits for the peer. Then it closes the listener, also after PeerTimeout or after too many connections of hosts
+// other than the peer.
 func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, PeerTimeout, ErrNoPeer)
 	defer context.AfterFunc(ctx, d.Close)()

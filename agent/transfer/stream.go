@@ -171,7 +171,7 @@ func (in *Incoming) Close() { in.conn.Close() }
 // no space, but are hashed, too.
 const MostBytes = 2 * fleet.MaxDiskBytes
 
-// Size returns the announced size of the file in bytes. It must be called once, before Into.
+// Size returns the announced size of the file in bytes. It must be called once, before Receive.
 func (in *Incoming) Size() (int64, error) {
 	var head [8]byte
 	if err := in.read(head[:]); err != nil {
@@ -193,7 +193,7 @@ func (in *Incoming) read(p []byte) error {
 }
 
 // Receive writes the received file of that size into dst, which must be empty. It returns the sum of the bytes, holes
-// as zeros. room limits the received data in bytes. When Into returns, the data is synced to the storage.
+// as zeros. room limits the received data in bytes. When Receive returns, the data is synced to the storage.
 func (in *Incoming) Receive(ctx context.Context, dst Sink, size, room int64, meter *Meter) (Sum, error) {
 	stop := context.AfterFunc(ctx, in.Close)
 	sum, err := in.receive(ctx, dst, size, room, meter)

@@ -65,7 +65,7 @@ func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, 
 	}
 }
 
-// uploadConn is one connection. It owns the file until left is closed.
+// uploadConn is one connection. It owns the file until released is closed.
 type uploadConn struct {
 	conn     io.ReadWriteCloser
 	once     sync.Once

@@ -21,7 +21,7 @@ func (h *host) bytesOf(p fleet.Pool, name string) []byte {
 	return b.Bytes()
 }
 
-// exportOf returns the job that exports a VM with one disk.
+// exportOf returns the parameters of a job that exports a VM with one disk.
 func exportOf(vm fleet.VM) fleet.VolumeParams {
 	a := fleet.ApplianceOf(fleet.VMView{VM: vm}, nil)
 	return fleet.VolumeParams{Export: &fleet.ExportParams{Appliance: a, Disks: []fleet.Volref{vm.Spec.Disks[0].Ref()}}}

@@ -201,7 +201,7 @@ type testCase struct {
 	test func(*testing.T, *host)
 }
 
-// core are the cases of each area that show that a backend works. more are all other cases.
+// core are the cases of each area that show that a backend works. more are all other cases, except cutOffs.
 var (
 	core = []testCase{
 		{"a new VM is defined and stopped", testCreate},

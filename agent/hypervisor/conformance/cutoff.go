@@ -12,8 +12,8 @@ import (
 // agentKilled is the panic that interrupts a job at a step, as the end of its agent would.
 type agentKilled struct{}
 
-// steps counts the steps of a job and interrupts the job at step at. Each call of a job's functions is a step: a call
-// of Progress, and the start and the end of each record. The zero value interrupts nothing.
+// steps counts the steps of a job and interrupts the job at the step with the number at. Each call of a job's functions
+// is a step: a call of Progress, and the start and the end of each record. The zero value interrupts nothing.
 type steps struct{ at, seen int }
 
 func (s *steps) step() {

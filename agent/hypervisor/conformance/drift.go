@@ -84,7 +84,7 @@ func testDrift(t *testing.T, h *host) {
 	vm.Generation, vm.Spec.Disks = 3, append(slices.Clone(vm.Spec.Disks), disk(p))
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after another disk", "name", "cpus", "memoryMiB")
-	// A user's change is applied, whatever value the definition has.
+	// A user's change of a field is applied, even if somebody also changed that field on the host.
 	vm.Generation, vm.Spec.CPUs = 4, 3
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after an edit of the vCPUs", "name", "memoryMiB")
@@ -164,8 +164,8 @@ func testDetached(t *testing.T, h *host) {
 	h.wantDrift(vm.ID, "after the drift was accepted")
 }
 
-// Somebody defines the domain again from an old copy. The stamp of the copy is valid, but the agent knows a newer
-// stamp.
+// Somebody defines the domain again from an old copy. The generation in the copy is valid, but the agent knows that it
+// applied a newer one.
 func testRestored(t *testing.T, h *host) {
 	vm := h.definedVM()
 	restore := h.h.SaveDefinition(t, vm.ID)

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// seeds are the portal's first-boot files with the number of fetches.
+// seeds are the portal's first-boot files, and the number of times that the backend fetched them.
 type seeds struct {
 	files map[string][]byte
 	err   error

@@ -66,7 +66,7 @@ func testGrowDiskRefused(t *testing.T, h *host) {
 	if s := h.status(vm.ID, vm.Generation); s.Disks[0].SizeBytes != 16<<20 {
 		t.Errorf("the overlay has %d bytes", s.Disks[0].SizeBytes)
 	}
-	// A disk that backs another volume does not grow.
+	// A disk with an overlay in another volume does not grow.
 	below := h.definedVM(disk(p))
 	top := disk(p)
 	ref := below.Spec.Disks[0].Ref()

@@ -127,7 +127,7 @@ func (h *host) refused(act string, err error, word string) {
 	}
 }
 
-// namesNoOther fails the test if err names the other VM.
+// namesNoOther fails the test if the text of err contains the name of the VM other.
 func (h *host) namesNoOther(act string, err error, other fleet.VM) {
 	h.t.Helper()
 	if err != nil && (strings.Contains(err.Error(), other.Name) || strings.Contains(err.Error(), string(other.ID))) {
@@ -181,7 +181,7 @@ func (h *host) snapshot(pools ...fleet.Pool) wire.State {
 	return s
 }
 
-// report returns the VM's entry in a snapshot of the host state.
+// report returns the VM's entry in the host state.
 func (h *host) report(id fleet.VMID) (wire.VMReport, bool) {
 	h.t.Helper()
 	return find(h.snapshot(h.pools...).VMs, func(r wire.VMReport) bool { return r.ID == id })

@@ -16,7 +16,7 @@ import (
 // sums are the checksums that a backend reported, as the agent stores them.
 type sums map[fleet.Volref]hypervisor.VolumeChecksum
 
-// of returns the job with a Hashed function that stores checksums in s.
+// of returns the job whose RecordChecksums function stores the checksums in s.
 func (s sums) of(w hypervisor.VolumeWork) hypervisor.VolumeWork {
 	w.RecordChecksums = func(all ...hypervisor.VolumeChecksum) error {
 		for _, h := range all {
@@ -182,7 +182,7 @@ func testOverlay(t *testing.T, h *host) {
 		w := known.of(h.volumeJob(other, name, fleet.VolumeParams{Source: name, SourcePool: p.ID, Checksum: "sha256:" + base.SHA256}))
 		w.Source = &p
 		h.must("copy the image", h.CopyVolume(h.ctx, w))
-		// A volume that is not in the library may belong to somebody.
+		// A volume that is not in the library may be the disk of a VM.
 		plain := full
 		plain.Volume, plain.VersionID = name+"-plain.qcow2", ""
 		h.refused("clone a volume that backs others and is not in the library", h.ApplyVM(h.ctx, h.applyJob(h.newVM(plain))), "disk of a VM")

@@ -47,10 +47,10 @@ type pair struct {
 	a, b *host
 }
 
-// pairMark is the mark of the suite's guests.
+// pairMark is the ownership mark of the suite's guests.
 const pairMark = "30112233445566778899aabbccddeeff"
 
-// guest returns a marked VM that runs on the first host, with a disk on the shared storage.
+// guest returns a VM that runs on the first host, with an ownership mark and with a disk on the shared storage.
 func (p *pair) guest() fleet.VM {
 	p.a.t.Helper()
 	pool := fleet.Pool{

@@ -46,7 +46,7 @@ func (h *host) uploadTo(p fleet.Pool, name string, text []byte, checksum string)
 	return &upload{text: text, in: h.volumeJob(p, name, fleet.VolumeParams{Upload: fleet.NewID[fleet.UploadID](), SizeBytes: int64(len(text)), Checksum: checksum})}
 }
 
-// upload starts the upload of uploadTo.
+// upload starts an upload job for the bytes.
 func (h *host) upload(p fleet.Pool, name string, text []byte, checksum string) *upload {
 	return h.uploadTo(p, name, text, checksum).restart(h)
 }
