@@ -127,7 +127,7 @@ func TestInterruptedStartIsNotReportedAsDone(t *testing.T) {
 	})
 }
 
-func TestHeartbeatsContainNoState(t *testing.T) {
+func TestUnchangedHostSendsHeartbeatsWithoutState(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	quiet := func() bool {
@@ -244,7 +244,7 @@ func TestShutdownWaitsUntilGuestIsOff(t *testing.T) {
 	}
 }
 
-func TestRefusedAgentStaysPassive(t *testing.T) {
+func TestAgentRefusedByPortalStaysPassive(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	p.refuse["hello"] = 409

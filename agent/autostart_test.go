@@ -161,7 +161,7 @@ func TestGuestsAreRestartedWithoutPortal(t *testing.T) {
 
 // A host that boots starts its VMs in order, each once, without the portal. It does not start VMs that users powered
 // off.
-func TestVMsAutostartWithHost(t *testing.T) {
+func TestVMsAutostartOncePerHostBoot(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
 	dir := p.join()
@@ -216,7 +216,7 @@ func TestVMsAutostartWithHost(t *testing.T) {
 }
 
 // A guest that powers off only after its shutdown job has failed still stays off.
-func TestGuestThatShutsDownLateStaysOff(t *testing.T) {
+func TestGuestThatShutsDownAfterFailedJobStaysOff(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
 	p.runningCounted(p.join(), host)

@@ -9,7 +9,7 @@ import (
 )
 
 // After a failover all agents reconnect within seconds, but not all at once.
-func TestRetryWaitsAreShortAndRandomized(t *testing.T) {
+func TestReconnectDelaysAreShortAndRandomized(t *testing.T) {
 	t.Parallel()
 	var last []time.Duration
 	for range 200 {

@@ -35,7 +35,7 @@ func (c interruptedApply) ApplyVM(ctx context.Context, in hypervisor.Apply) erro
 
 // A created disk is recorded before any definition names it, across a restart of the agent, until the VM's spec no
 // longer contains the disk.
-func TestCreatedDisksAreKnownAfterRestart(t *testing.T) {
+func TestCreatedDisksAreKnownAfterAgentRestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), interruptedApply{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.Apply, 1), make(chan bool, 1)}
 	dir := p.join()
@@ -68,7 +68,7 @@ func TestCreatedDisksAreKnownAfterRestart(t *testing.T) {
 }
 
 // A missing disk is named in the job's error and in the status of its finish.
-func TestMissingDiskIsReportedInFinish(t *testing.T) {
+func TestMissingDiskIsReportedInJobResult(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
 	pool := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "fast", Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}}

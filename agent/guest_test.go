@@ -155,7 +155,7 @@ func TestPasswordIsStoredOnlyInGuest(t *testing.T) {
 
 // The values that a guest agent reports are sent once, together with the host's load. A failed guest command leaves no
 // error on its VM.
-func TestGuestReadingsAreReported(t *testing.T) {
+func TestGuestAgentValuesAreReportedOnce(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	p.running(p.join(), host, host)

@@ -146,7 +146,7 @@ func (h *restartCounter) StartVM(ctx context.Context, id fleet.VMID) error {
 
 // A restart ends the guest run that the job names, once, and applies edits that wait for the next start. The repeated
 // job does not end the new run.
-func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
+func TestRestartEndsOnlyTheGuestRunNamedByJob(t *testing.T) {
 	t.Parallel()
 	host := &restartCounter{Host: mock.New(mock.Options{Name: "host-1"}), shut: make(chan struct{}, 100), started: make(chan struct{}, 100), hold: make(chan struct{})}
 	close(host.hold)

@@ -202,7 +202,7 @@ func TestPausedAndStoppedGuestsAreNotChecked(t *testing.T) {
 }
 
 // Guests that never answer delay no other guest.
-func TestSlowGuestDelaysNoOtherCheck(t *testing.T) {
+func TestSlowGuestDelaysNoOtherHealthCheck(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	var slow []*fleet.VM

@@ -90,7 +90,7 @@ func TestReclaimedRunningJobFinishesOnceUnderNewEpoch(t *testing.T) {
 	}
 }
 
-func TestJobsOfOneSubjectWaitForEachOther(t *testing.T) {
+func TestJobsOfOneVMRunOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newPausableHost()
 	p.running(p.join(), host, host.Host)
@@ -170,7 +170,7 @@ func TestForceOffDoesNotWaitForShutdown(t *testing.T) {
 	}
 }
 
-func TestConsoleNeitherWaitsNorRaisesEpoch(t *testing.T) {
+func TestConsoleJobNeitherWaitsNorRaisesEpoch(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newPausableHost()
 	p.running(p.join(), host, host.Host)

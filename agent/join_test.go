@@ -11,7 +11,7 @@ import (
 	"quantix/agent"
 )
 
-func TestJoinKeepsKeyPrivate(t *testing.T) {
+func TestJoinStoresPrivateKeyReadableByOwnerOnly(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	if _, err := agent.OpenIdentity(t.TempDir()); !errors.Is(err, agent.ErrNotJoined) {

@@ -86,7 +86,7 @@ func TestJournalCompactionKeepsOpenEntries(t *testing.T) {
 	}
 }
 
-func TestRenewalAtTwoThirdsOfLifetime(t *testing.T) {
+func TestCertificateRenewalAtTwoThirdsOfLifetime(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	until := from.Add(24 * time.Hour)
@@ -98,7 +98,7 @@ func TestRenewalAtTwoThirdsOfLifetime(t *testing.T) {
 	}
 }
 
-func TestProgressIsSpacedAndKeepsNewestValue(t *testing.T) {
+func TestJobProgressIsSpacedAndKeepsNewestValue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var sent []string
@@ -134,7 +134,7 @@ func TestBackoffGrowsToMaximum(t *testing.T) {
 	}
 }
 
-func TestStateFileIsWrittenOnlyOnChange(t *testing.T) {
+func TestAgentStateFileIsWrittenOnlyOnChange(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "m")
 	m, err := openStateFile(path)

@@ -50,7 +50,7 @@ func (h *wiredHost) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 // Devices are created before the hypervisor's network and removed after it. Existing devices are restored first, and a
 // network's report contains the host's devices. If a device fails, the hypervisor is not called, and the job has the
 // device's error.
-func TestDevicesAreCreatedBeforeNetwork(t *testing.T) {
+func TestNetworkDevicesAreCreatedBeforeLibvirtNetwork(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &wiredHost{Host: mock.New(mock.Options{Name: "host-1"})}
 	id, err := agent.OpenIdentity(p.join())

@@ -24,7 +24,7 @@ func (c *markFailer) MarkVM(ctx context.Context, id fleet.VMID, mark string) err
 	return c.Host.MarkVM(ctx, id, mark)
 }
 
-func TestMarksFromPortalAreWritten(t *testing.T) {
+func TestOwnershipMarksFromPortalAreWritten(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &markFailer{Host: mock.New(mock.Options{Name: "host-1"})}
 	old, fresh := newVM("old"), newVM("fresh")

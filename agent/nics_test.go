@@ -20,7 +20,7 @@ func (s *slowDevices) NICs() []fleet.HostNIC {
 }
 
 // Each report contains the current devices of the host; a busy kernel delays no report.
-func TestDevicesAreReadForEachReport(t *testing.T) {
+func TestNetworkDevicesAreReadForEachReport(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &slowDevices{mock.New(mock.Options{Name: "host-1"}), make(chan struct{})}
 	p.running(p.join(), host.Host, host)

@@ -65,7 +65,7 @@ func (p *portal) waitReports(n int) {
 
 // A read that began before a job must not undo the job's effect: a guest that a user powered off stays off, even if its
 // host goes down before the next read.
-func TestReadFromBeforeJobIsIgnored(t *testing.T) {
+func TestHostReadBegunBeforeJobIsIgnored(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &delayedReader{counted: newCounted()}
 	dir := p.join()

@@ -13,7 +13,7 @@ import (
 
 // The age of VM states grows while the hypervisor is offline, in heartbeats too. An agent that never reached the
 // hypervisor reports an unknown age.
-func TestReportsContainAgeOfState(t *testing.T) {
+func TestReportsContainAgeOfVMStates(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
@@ -46,7 +46,7 @@ func TestReportsContainAgeOfState(t *testing.T) {
 	}))
 }
 
-func TestOnlyUnansweredCallsAreRetried(t *testing.T) {
+func TestOnlyUnansweredHypervisorCallsAreRetried(t *testing.T) {
 	t.Parallel()
 	p, host := atWork(t)
 	plug := host.Unplug()
@@ -88,7 +88,7 @@ func (p *portal) faults(id fleet.VMID, what string, ok func([]fleet.FaultCode) b
 }
 
 // A guest that was on before the host's reboot and is off after it has a fault; one that was off has none.
-func TestGuestsOnBeforeRebootHaveFault(t *testing.T) {
+func TestGuestStoppedByHostRebootHasFault(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &rebooted{Host: mock.New(mock.Options{Name: "host-1"}), boot: "boot-1"}
 	dir := p.join()

@@ -319,7 +319,7 @@ func zipped(text []byte) []byte {
 
 // The downloaded file is stored unchanged: compressed data stays compressed, and a web page stays one. Neither is an
 // image.
-func TestDownloadedContentIsInspected(t *testing.T) {
+func TestDownloadedFileIsStoredUnchanged(t *testing.T) {
 	t.Parallel()
 	bomb := zipped(make([]byte, 64<<20))
 	s, c := server(t, func(w http.ResponseWriter, r *http.Request) {

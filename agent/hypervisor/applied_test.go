@@ -29,7 +29,7 @@ func volumes(all []fleet.Disk) string {
 	return strings.Join(out, " ")
 }
 
-func TestPlanIsThreeWayComparison(t *testing.T) {
+func TestPlanComparesAppliedDefinedAndWantedSpecs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		was, is, want fleet.VMSpec
@@ -57,7 +57,7 @@ func TestPlanIsThreeWayComparison(t *testing.T) {
 
 // The definition of an older agent has no applied spec. A job then overwrites no edit, and still creates a disk that
 // does not exist.
-func TestMissingAppliedSpecOverwritesNothing(t *testing.T) {
+func TestJobOverwritesNoEditWithoutAppliedSpec(t *testing.T) {
 	t.Parallel()
 	in := hypervisor.Apply{VM: vmOf(specOf(2, "a", "b", "new"))}
 	is := hypervisor.Defined{Domain: "web", Spec: specOf(4, "a")}
@@ -71,7 +71,7 @@ func TestMissingAppliedSpecOverwritesNothing(t *testing.T) {
 	}
 }
 
-func TestDriftListsAcceptableValues(t *testing.T) {
+func TestDriftOffersOnlyValuesThatSpecCanExpress(t *testing.T) {
 	t.Parallel()
 	was := hypervisor.Applied{Name: "db", Domain: "db_acme", Spec: specOf(1, "a", "b")}
 	was.Spec.ISO = &fleet.Volref{PoolID: "p", Volume: "boot.iso"}

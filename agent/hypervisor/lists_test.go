@@ -10,7 +10,7 @@ import (
 
 // For a merged list, an edit writes the user's changes and preserves changes made on the host; a reapply writes the
 // whole list.
-func TestListsAreMergedThreeWay(t *testing.T) {
+func TestListFieldsAreMergedThreeWay(t *testing.T) {
 	t.Parallel()
 	drives := func(all ...fleet.VMDrive) fleet.VMSpec { return fleet.VMSpec{Drives: all} }
 	disc := func(slot, volume string) fleet.VMDrive {

@@ -175,7 +175,7 @@ func TestClonableImagesAreSelfContained(t *testing.T) {
 	}
 }
 
-func TestQemuImgConfirmsFacts(t *testing.T) {
+func TestQemuImgAgreesWithHeaderReader(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("qemu-img"); err != nil {
 		t.Skip("no qemu-img")

@@ -96,7 +96,7 @@ func TestLaunchInfoIgnoresUnexpectedParameters(t *testing.T) {
 
 // A launch policy that no spec can express is reported. A spec without encryption removes the element. If the kind
 // equals the spec's, elements that an administrator added stay.
-func TestLaunchPolicyOutsideSpecIsReported(t *testing.T) {
+func TestLaunchPolicyThatSpecCannotExpressIsReported(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][2]string{ // kind, and text for a setting outside the spec
 		`<launchSecurity type='sev'><policy>0x0003</policy></launchSecurity>`:         {"sev", ""},

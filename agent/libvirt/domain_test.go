@@ -175,7 +175,7 @@ func TestClonedDiskEqualsImage(t *testing.T) {
 }
 
 // A killed job leaves a partial volume. The next job neither uses the volume as the disk nor fails because of it.
-func TestPartialDiskIsCreatedAgain(t *testing.T) {
+func TestUnfinishedDiskIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	img := conformance.Image{Name: "image", Kind: conformance.Raw, SizeBytes: 4 << 20}

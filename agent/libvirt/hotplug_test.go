@@ -14,7 +14,7 @@ import (
 )
 
 // The test needs a Linux guest, because a machine without an operating system ignores hot-plug and hot-unplug.
-func TestRunningGuestGainsAndLosesNICs(t *testing.T) {
+func TestNICsAreHotPluggedAndUnplugged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())

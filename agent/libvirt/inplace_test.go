@@ -114,7 +114,7 @@ func TestStartRefusesBackingFileOutsideSharedPool(t *testing.T) {
 }
 
 // A guest does not resume from a snapshot's memory or from saved memory if a path leads out of a pool.
-func TestSavedMemoryRefusedWhenFileIsReplaced(t *testing.T) {
+func TestResumeFromMemoryRefusedWhenFileIsReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	addImage(t, f.pool, conformance.Image{Name: "tools.iso", Kind: conformance.ISO, SizeBytes: 1 << 20})

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestUnreadableObjectsDoNotHideOthers(t *testing.T) {
+func TestUnreadableDefinitionHidesNoOther(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	bad, good := f.vm(), f.vm()

@@ -339,7 +339,7 @@ func TestColdDiskMigrationAbortsWhenDiskChanges(t *testing.T) {
 }
 
 // A disk with snapshots, an overlay, a saved memory image or a running block copy is not moved.
-func TestDiskMigrationRefusedWhenStateIsInOtherFiles(t *testing.T) {
+func TestDiskMigrationRefusedWithSnapshotOverlayOrBlockJob(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
 	to := m.other("")

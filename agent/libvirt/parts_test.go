@@ -57,7 +57,7 @@ func (c *calls) take() []string {
 
 // After a restart of the agent, a start is repeated while the guest runs. A host without the CPU controller of cgroups
 // refuses every call that sets shares, even to the default.
-func TestRepeatedStartMakesNoCallsForRunningGuest(t *testing.T) {
+func TestRepeatedStartChangesNothingInRunningGuest(t *testing.T) {
 	t.Parallel()
 	through, seen := newProxy(t), &calls{}
 	through.changes.Store(&changeWatch{at: seen.at})

@@ -123,7 +123,7 @@ func TestNFSPoolStalledWhenMountHangs(t *testing.T) {
 
 // Storage that hangs after the start of its pool blocks the refresh and every read of the pool, but nothing else on the
 // host.
-func TestHangingPoolBlocksNothingElse(t *testing.T) {
+func TestHangingPoolBlocksNoOtherPoolOrVM(t *testing.T) {
 	t.Parallel()
 	proxy := newProxy(t)
 	b := openAt(t, proxy.socket)

@@ -11,7 +11,7 @@ import (
 
 // The error of each refused block pool names the missing setting or storage. Quantix never creates a volume group and
 // never uses one that the host's settings do not allow.
-func TestBlockPoolRefusedWithReason(t *testing.T) {
+func TestBlockPoolRefusalNamesMissingSettingOrStorage(t *testing.T) {
 	t.Parallel()
 	kernel := fleet.PoolSpec{Kind: fleet.PoolISCSI, Portal: "127.0.0.1:1", Target: "iqn.2026-01.org.example:none", Shared: true}
 	group := fleet.PoolSpec{Kind: fleet.PoolLogical, Group: "vg-none-such"}

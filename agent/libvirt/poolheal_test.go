@@ -37,7 +37,7 @@ func isActive(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive }
 
 // A pool that somebody undefined counts as stopped by others, and the agent does not restart the pool. An apply defines
 // the pool again.
-func TestUndefinedPoolCountsAsStoppedByOthers(t *testing.T) {
+func TestPoolUndefinedOnHostIsNotRestarted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	waitPool(t, f, f.pool, "active", isActive)

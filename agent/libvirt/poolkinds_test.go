@@ -111,7 +111,7 @@ func TestDevicePoolMountsAndUnmounts(t *testing.T) {
 	}
 }
 
-func TestDevicePoolRefusedWithReason(t *testing.T) {
+func TestDevicePoolRefusalNamesReason(t *testing.T) {
 	t.Parallel()
 	device := loopDevice(t, "ext4")
 	empty := filepath.Join(t.TempDir(), "disk")

@@ -59,7 +59,7 @@ func guestBytes(t *testing.T, names string, r *rand.Rand) map[string][]byte {
 }
 
 // The first bytes of a raw disk never change the report on other VMs and volumes, nor the result of their jobs.
-func TestRawDiskContentAffectsNothingElse(t *testing.T) {
+func TestRawDiskContentAffectsNoOtherVM(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	addImage(t, f.pool, conformance.Image{Name: "image", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
@@ -138,7 +138,7 @@ func TestRawDiskContentAffectsNothingElse(t *testing.T) {
 
 // A raw disk that looks like another format is no source of an image. The error does not suggest a program that would
 // probe the format.
-func TestCopyRefusedForRawDiskWithForeignHeader(t *testing.T) {
+func TestCopyRefusedForRawDiskThatLooksLikeAnotherFormat(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.ok(f.CreateVolume(t.Context(), f.volumeJob("guest.raw", fleet.VolumeParams{Format: fleet.Raw, SizeBytes: 4 << 20})))

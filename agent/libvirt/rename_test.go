@@ -46,7 +46,7 @@ func TestRenameNeverReplacesFile(t *testing.T) {
 }
 
 // If somebody else creates the final file just as a volume is completed, either the file or the volume gets the name.
-func TestPutInPlaceNeverReplacesFile(t *testing.T) {
+func TestFinalFileNameNeverReplacesFile(t *testing.T) {
 	t.Parallel()
 	p := localVolume{pool: fleet.Pool{Spec: fleet.PoolSpec{Path: t.TempDir()}}, volume: "disk.qcow2"}
 	for range 3000 {

@@ -132,7 +132,7 @@ func TestRunningGuestSeesHotPlugAndUnplug(t *testing.T) {
 }
 
 // A guest has few USB ports. USB disks without a free port wait for the next start, which adds ports for all.
-func TestUSBDiskWaitsForFreePort(t *testing.T) {
+func TestUSBDiskWithoutFreePortWaitsForNextStart(t *testing.T) {
 	t.Parallel()
 	s := &snapper{fixture: newFixture(t)}
 	s.vm = s.fixture.vm()

@@ -121,7 +121,7 @@ func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 }
 
 // An overlay that an administrator created on a VM's disk does not block edits of the VM.
-func TestForeignOverlayDoesNotBlockEdit(t *testing.T) {
+func TestUnmanagedOverlayDoesNotBlockEdit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
@@ -152,7 +152,7 @@ func TestSymlinkInPoolNotCloned(t *testing.T) {
 }
 
 // Before a deletion, the agent reads the users of the files without its cache, so changes since the last report count.
-func TestDeleteUsesCurrentFileUsers(t *testing.T) {
+func TestDeleteChecksFileUsersWithoutCache(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	made := func(volume string) fleet.VM {

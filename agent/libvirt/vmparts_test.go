@@ -11,7 +11,7 @@ import (
 )
 
 // Golden files show the definition of each part, and reading the definition returns the spec.
-func TestDefinitionPartsRoundTrip(t *testing.T) {
+func TestDefinitionFieldsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]fleet.VMSpec{
 		"cells":   {CPUs: 4, MemoryMiB: 1024, CPU: fleet.VMCPU{Max: 8}, NUMA: []fleet.VMNUMANode{{CPUs: "0-3", MemoryMiB: 768, Nodes: "0-1"}, {CPUs: "4-7", MemoryMiB: 256}}},

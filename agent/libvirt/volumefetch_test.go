@@ -113,7 +113,7 @@ func TestDownloadRefusedWithoutFreeSpace(t *testing.T) {
 }
 
 // Compressed files and text files are refused as disk images, even if a user copied them into the pool.
-func TestDiskRefusedFromNonImage(t *testing.T) {
+func TestDiskFromNonImageRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	valid := createdImage(t, "-f", "qcow2", "FILE", "4M")

@@ -14,7 +14,7 @@ import (
 )
 
 // If a file changes while it is sent, its last bytes are not sent.
-func TestChangedFileNotSentCompletely(t *testing.T) {
+func TestFileChangedDuringReadIsNotSentCompletely(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	addImage(t, f.pool, conformance.Image{Name: "data", Kind: conformance.Raw, SizeBytes: 4 << 20})

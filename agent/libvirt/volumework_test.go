@@ -46,7 +46,7 @@ func (f fixture) content(name string) []byte {
 }
 
 // A volume in use is not changed, whatever path a definition uses for it.
-func TestVolumeInUseRefusedUnderAnyPath(t *testing.T) {
+func TestVolumeInUseRefusedUnderAnyPathOfFile(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	dir := t.TempDir()

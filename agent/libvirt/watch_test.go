@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestWatchRunsOneReadAtATime(t *testing.T) {
+func TestValueWatchRunsOneReadAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var w watch[int64]
@@ -53,7 +53,7 @@ func TestWatchRunsOneReadAtATime(t *testing.T) {
 }
 
 // A read that began before a call of expire does not count as new.
-func TestWatchIgnoresReadsBeforeExpire(t *testing.T) {
+func TestValueWatchIgnoresReadsBegunBeforeExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var w watch[string]
@@ -86,7 +86,7 @@ func TestReportedSizeChangesInSteps(t *testing.T) {
 
 // The first read of the networks is awaited, because the portal treats a missing network as deleted. Later reads are
 // not awaited.
-func TestFirstNetworkReadIsAwaited(t *testing.T) {
+func TestFirstReportWaitsForNetworkRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w networkWatch
 		slow := func() ([]networkState, error) {

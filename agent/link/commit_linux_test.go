@@ -190,7 +190,7 @@ func TestRestoreCreatesDevicesOnce(t *testing.T) {
 }
 
 // A second uplink in a bridge may be a loop and is reported. A guest's NIC is no uplink, whatever its name.
-func TestSecondUplinkIsReported(t *testing.T) {
+func TestSecondUplinkOfBridgeIsReported(t *testing.T) {
 	t.Parallel()
 	f := hostWithBridge()
 	f.devices["web-card"] = &device{Name: "web-card", Kind: "tuntap", Master: "qx-wire", Up: true}

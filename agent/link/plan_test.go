@@ -43,7 +43,7 @@ func existingOverlay(n fleet.Network, peers ...string) hostState {
 	}
 }
 
-func TestPlanOverlayHasOnlyNeededSteps(t *testing.T) {
+func TestOverlayPlanHasOnlyNeededSteps(t *testing.T) {
 	t.Parallel()
 	n := overlay("10.50.0.1", "10.50.0.2", "10.50.0.3", "192.0.2.1", "no address")
 	b, v := n.BridgeDevice(), n.TunnelDevice()
@@ -122,7 +122,7 @@ func nic() *device {
 	}
 }
 
-func TestPlanBridgeMovesAddresses(t *testing.T) {
+func TestBridgePlanMovesAddressesAndRoutes(t *testing.T) {
 	t.Parallel()
 	n := uplink()
 	steps, moves, err := planUplink(n, hostState{uplink: nic()})
@@ -168,7 +168,7 @@ func TestPlanBridgeMovesAddresses(t *testing.T) {
 	}
 }
 
-func TestPlanRefusesLoopsAndUnmanagedPorts(t *testing.T) {
+func TestBridgePlanRefusesLoopsAndUnmanagedPorts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*hostState)
@@ -195,7 +195,7 @@ func TestPlanRefusesLoopsAndUnmanagedPorts(t *testing.T) {
 }
 
 // An interrupted change is rolled back to the previous state, whichever step was the last.
-func TestPlanRollbackFromEveryStep(t *testing.T) {
+func TestRollbackPlanRestoresStateFromEveryStep(t *testing.T) {
 	t.Parallel()
 	n := uplink()
 	forth := func(f *fake) []step {

@@ -122,7 +122,7 @@ func TestPoolMarkerIsWrittenOnce(t *testing.T) {
 	}
 }
 
-func TestMountTableIsParsed(t *testing.T) {
+func TestMountAndFileSystemAreReadFromMountTable(t *testing.T) {
 	t.Parallel()
 	const table = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 ro,errors=remount-ro
 90 22 0:40 / /srv/my\040vm rw shared:2 master:1 - nfs4 nas:/a\134b rw
@@ -168,7 +168,7 @@ func TestProbeDistinguishesReadOnlyStorage(t *testing.T) {
 	}
 }
 
-func TestSmallDurationChangesAreNotReported(t *testing.T) {
+func TestSmallChangesOfProbeDurationsAreNotReported(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		reported, want int64

@@ -43,7 +43,7 @@ func read(t *testing.T, path string) (label string, files map[string]string) {
 	return strings.TrimRight(disc.Label(), " \x00"), files
 }
 
-func TestDiscContainsFilesByName(t *testing.T) {
+func TestSeedDiscContainsFilesByName(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[fleet.FirstBootKind]struct {
 		label string
@@ -82,7 +82,7 @@ func TestDiscContainsFilesByName(t *testing.T) {
 	}
 }
 
-func TestIgnitionIsPlainFile(t *testing.T) {
+func TestIgnitionSeedIsPlainFile(t *testing.T) {
 	t.Parallel()
 	s := seed.Store{Dir: t.TempDir()}
 	of := fleet.VMFirstBoot{Kind: fleet.Ignition, Number: 1}
@@ -95,7 +95,7 @@ func TestIgnitionIsPlainFile(t *testing.T) {
 	}
 }
 
-func TestInterruptedSeedIsRecreatedAndUnusedRemoved(t *testing.T) {
+func TestInterruptedSeedIsRecreatedAndUnusedSeedsAreRemoved(t *testing.T) {
 	t.Parallel()
 	s := seed.Store{Dir: t.TempDir()}
 	one, two := fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}, fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 2}
@@ -157,7 +157,7 @@ func TestOtherFilesStayInSeedDirectory(t *testing.T) {
 	}
 }
 
-func TestNamesCannotEscapeDirectory(t *testing.T) {
+func TestFileNamesCannotEscapeSeedDirectory(t *testing.T) {
 	t.Parallel()
 	s := seed.Store{Dir: t.TempDir()}
 	good := map[string][]byte{"user-data": []byte("a")}

@@ -148,7 +148,7 @@ func TestListenerAdmitsPeerOnce(t *testing.T) {
 	refused("a certificate that has ended", old, peerB, ticket)
 }
 
-func TestListenerClosesAfterTooManyStrangers(t *testing.T) {
+func TestListenerClosesAfterTooManyWrongPeers(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	b, _ := ca.host("b", time.Hour)
@@ -307,7 +307,7 @@ type full struct{ transfer.FileSink }
 
 func (full) WriteAt([]byte, int64) (int, error) { return 0, errors.New("no space left on device") }
 
-func TestIncompleteTransferFailsOnBothSides(t *testing.T) {
+func TestIncompleteTransferFailsForSenderAndReceiver(t *testing.T) {
 	t.Parallel()
 	const size = 5 << 20
 	t.Run("more data than free space", func(t *testing.T) {

@@ -34,7 +34,7 @@ func file(t *testing.T, name string) *os.File {
 	return f
 }
 
-func TestRateLimitsBytesPerSecond(t *testing.T) {
+func TestCopyIsRateLimited(t *testing.T) {
 	t.Parallel()
 	const size = 3 << 20
 	src, dst := source(t, size), file(t, "dst")
@@ -47,7 +47,7 @@ func TestRateLimitsBytesPerSecond(t *testing.T) {
 	}
 }
 
-func TestCopyIsCheckedAgainstStorage(t *testing.T) {
+func TestCopyIsVerifiedByReadingStorage(t *testing.T) {
 	t.Parallel()
 	const size = 4<<20 + 5
 	src, dst := source(t, size), file(t, "dst")
