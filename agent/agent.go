@@ -46,19 +46,19 @@ type timing struct {
 	// inventoryInterval is the interval of hardware reads, inventoryReadLimit the limit of one.
 	inventoryInterval, inventoryReadLimit time.Duration
 	nicReadLimit                          time.Duration // longest wait of a report for the network devices
-	passiveRetry                          time.Duration // between two attempts to become this host's active agent
+	passiveRetry                          time.Duration // interval of attempts to become this host's active agent
 	retry, retryMax                       time.Duration // backoff of the loops
 	stopGrace                             time.Duration // time for running jobs to finish when the agent stops
 	// longest time without progress of a step that reports progress
 	stallLimit                                  time.Duration
 	startLimit                                  time.Duration // limit of the hypervisor's start call, once the definition is up to date
-	shutdownRepeat, shutdownLimit, pollInterval time.Duration // for guests to power off: between requests, limit, between reads
-	callLimit                                   time.Duration // one short call to the hypervisor
-	thawLimit                                   time.Duration // one attempt to thaw a guest
-	policyInterval                              time.Duration // between two checks for VMs to start or restart by policy
+	shutdownRepeat, shutdownLimit, pollInterval time.Duration // of a guest's shutdown: interval of requests, time limit, interval of state reads
+	callLimit                                   time.Duration // limit of one short call to the hypervisor
+	thawLimit                                   time.Duration // limit of one attempt to thaw a guest
+	policyInterval                              time.Duration // interval of checks for VMs to start or restart by policy
 	// initial and maximum delay before a stopped guest is restarted
 	restartDelayMin, restartDelayMax time.Duration
-	balloonInterval                  time.Duration // between two checks of the host's memory
+	balloonInterval                  time.Duration // interval of checks of the host's memory
 	checkSecond                      time.Duration // one second of a health check; shorter in tests
 	// run time after which a restarted guest no longer counts as one that stops repeatedly
 	calmPeriod time.Duration
@@ -110,7 +110,7 @@ type Agent struct {
 	changed bell         // rung when something on the host may have changed
 	renewed bell         // rung when there is a new certificate
 
-	runContext context.Context // Run's context: consoles and waits end with it
+	runContext context.Context // the context of Run: consoles and waiting jobs end with it
 	pending    []journalEntry  // unfinished jobs of the last run; reported after the first hello
 	work       sync.WaitGroup
 }

@@ -20,7 +20,7 @@ type autostarter struct {
 
 	// restart times of stopped guests; only autostartLoop uses this field and the following ones
 	restartAt  map[fleet.VMID]time.Time
-	onSince    map[fleet.VMID]time.Time // when restarted guests were first seen on
+	onSince    map[fleet.VMID]time.Time // when guests restarted by policy were first seen on
 	bootQueue  []fleet.VMID             // VMs still to autostart after the host's boot, in start order
 	tries      map[fleet.VMID]int
 	bootQueued bool
@@ -110,7 +110,7 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 		a.log.Info("A VM was started after the boot of its host.", "vm", vm.Name)
 		k.nextStart = time.Now().Add(time.Duration(vm.Policy.StartDelay) * time.Second)
 	case k.tries[id] < maxBootTries:
-		k.bootQueue = append(k.bootQueue[1:], id) // retried later: the other VMs do not wait
+		k.bootQueue = append(k.bootQueue[1:], id) // retried after the other VMs, which do not wait for this one
 		k.nextStart = time.Now().Add(a.times.restartDelayMin / time.Duration(min(len(k.bootQueue), 10)))
 		a.noteStartError(id, err)
 		return

@@ -230,7 +230,7 @@ func TestGuestThatShutsDownAfterFailedJobStaysOff(t *testing.T) {
 	}
 	host.PowerOffGuest(late.ID, false)
 	p.stateSince(0, "it is seen off", func(s wire.State) bool { r, _ := vmIn(s, late.ID); return r.Status.Power == fleet.Stopped })
-	for n := range 2 { // each takes as long as the other's restart would have
+	for n := range 2 { // each restart takes as long as a restart of the first VM would have taken
 		host.PowerOffGuest(other.ID, false)
 		p.wait("another is back", func() bool { return host.power(other.ID) == fleet.Running && host.starts(other.ID) == n+2 })
 		p.stateSince(0, "it is seen on", func(s wire.State) bool {

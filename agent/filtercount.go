@@ -64,7 +64,7 @@ func (k *nicCounter) add(chains map[string]map[string]fleet.PassCount) {
 		}
 	}
 	if len(there) == 0 {
-		return // the chain is being rewritten
+		return // libvirt is rewriting the chain's rules
 	}
 	maps.DeleteFunc(k.sum, func(rule string, _ fleet.PassCount) bool {
 		return !there[rule] && rule != hypervisor.Dropped && rule != hypervisor.Spoofed

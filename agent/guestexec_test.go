@@ -116,8 +116,8 @@ func TestGuestProgramRunsOnce(t *testing.T) {
 // restartCounter is a host that counts shutdowns and starts. A test can interrupt its agent between two steps.
 type restartCounter struct {
 	*mock.Host
-	shut, started chan struct{} // buffered
-	hold          chan struct{} // closed: guests start
+	shut, started chan struct{} // buffered; one value for each call
+	hold          chan struct{} // closed once guests may start
 	blind         atomic.Int32  // number of reads without StartedAt, plus one
 }
 

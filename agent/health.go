@@ -30,7 +30,7 @@ type healthChecker struct {
 type checkedVM struct {
 	checking     bool
 	runStart     time.Time // start of the guest's run, as reported by the host
-	graceStart   time.Time // start of its grace period
+	graceStart   time.Time // start of the guest's grace period
 	actedAt      time.Time // time of the host's last action
 	healthySince time.Time // since when no check fails; zero: some check fails
 	checks       []*checkState

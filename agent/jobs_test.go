@@ -99,7 +99,7 @@ func TestJobsOfOneVMRunOneAfterAnother(t *testing.T) {
 	reset := p.give(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 2})
 	<-host.entered
 	stop := p.give(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
-	p.do(wire.Work{Kind: fleet.VMApply, VM: newVM("other")}) // claimed after the stop, and finished before it
+	p.do(wire.Work{Kind: fleet.VMApply, VM: newVM("other")}) // this job is claimed after the stop job and finishes before it
 	close(host.release)
 	first, second := p.result(reset), p.result(stop)
 	if first.VM.Power != fleet.Running || second.VM.Power != fleet.Stopped || first.Seq >= second.Seq {
@@ -182,7 +182,7 @@ func TestConsoleJobNeitherWaitsNorRaisesEpoch(t *testing.T) {
 	p.do(wire.Work{Kind: fleet.ConsoleOpen, VM: vm, Epoch: 9, Args: fleet.JobArgs{Console: "c-1"}})
 	close(host.release)
 	p.result(reset)
-	p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3}) // lower than the console's
+	p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3}) // an epoch lower than the console job's
 }
 
 func TestPanicFailsJobWithLogReference(t *testing.T) {

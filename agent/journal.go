@@ -34,7 +34,7 @@ type journalEntry struct {
 	Subject    fleet.Subject `json:"subject"`
 	Epoch      int64         `json:"epoch"`
 	Generation int64         `json:"generation"`
-	Outcome    wire.Outcome  `json:"outcome,omitempty"` // empty: begun
+	Outcome    wire.Outcome  `json:"outcome,omitempty"` // empty: the job has begun and not ended
 	Error      string        `json:"error,omitempty"`
 	Delivered  bool          `json:"delivered,omitempty"` // the portal has accepted the outcome
 }

@@ -56,8 +56,8 @@ type portal struct {
 	marks    map[fleet.VMID]string // ownership marks sent for VMs that lack them
 	resend   bool
 	lost     []fleet.JobID
-	stops    map[fleet.JobID]string // sent in answers to progress
-	reported map[fleet.JobID]string // sent in answers to reports
+	stops    map[fleet.JobID]string // reasons of cancellations, sent in answers to progress
+	reported map[fleet.JobID]string // reasons of cancellations, sent in answers to reports
 	reports  []wire.Report
 	finishes []finish
 	notes    []string // progress notes

@@ -27,7 +27,7 @@ type reporter struct {
 	guestReports guestReports        // used by the loop only
 
 	mu        sync.Mutex
-	readAt    time.Time // when the read for last began; zero: none has succeeded
+	readAt    time.Time // when the read that returned last began; zero: no read has succeeded
 	digest    string    // digest of the newest full report that the portal accepted; empty: none in this session
 	forceFull bool      // the next report is a full one, changed or not
 	sentAt    time.Time // when the portal accepted the last report of any kind
@@ -129,7 +129,7 @@ func (r *reporter) leaseLoop(ctx context.Context) error {
 
 // report reads the host and sends its state; periodic: with meters.
 func (r *reporter) report(ctx context.Context, periodic bool) error {
-	out := wire.Report{Seq: r.a.nextSeq()} // before the read: see Agent.next
+	out := wire.Report{Seq: r.a.nextSeq()} // before the read: see Agent.nextSeq
 	if periodic {
 		out.Meters, out.Load = r.meters(ctx)
 		out.Filters = r.readFilterCounts(ctx)

@@ -21,7 +21,7 @@ type delayedReader struct {
 type heldRead struct {
 	has  chan struct{} // closed once the state is read
 	gate chan struct{}
-	free func() // returns the state
+	free func() // lets the delayed read return
 }
 
 // holding delays the result of the next read, at the latest until the test ends.

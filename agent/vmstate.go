@@ -60,7 +60,7 @@ func (m *stateFile) recordSeen(s wire.State, boot string, begun time.Time) error
 			continue
 		}
 		if changed = true; next.Name == "" {
-			next.Name, next.Generation = vm.Name, vm.Generation // the definition's stamp
+			next.Name, next.Generation = vm.Name, vm.Generation // from the definition's metadata
 		}
 		m.data.VMs[vm.ID] = next
 	}

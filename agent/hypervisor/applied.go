@@ -74,7 +74,7 @@ func AssumeApplied(in Apply, domain, was string, fresh func(fleet.Disk) bool) Ap
 // Edit lists the changes to a definition. Everything else in the definition stays.
 type Edit struct {
 	Name             bool             // set the wanted name
-	Fields           []*fleet.VMField // fields to set; see lists for those with Merge
+	Fields           []*fleet.VMField // fields to set; the values of merged lists are in lists
 	Disks, DropDisks []fleet.Disk     // disks to add, and disks to remove
 	// disks larger than last applied; a disk that somebody grew further on the host keeps its size
 	GrowDisks      []fleet.Disk

@@ -11,7 +11,7 @@ import (
 // gets the end only after the caller has checked the source again.
 type BoundedWriter struct {
 	To      io.Writer
-	Max     int64 // announced size in bytes; a Write beyond it fails before the last message is sent
+	Max     int64 // announced size in bytes; a Write beyond Max fails before the last message is sent
 	Written int64 // bytes written so far, including withheld ones
 	last    []byte
 }

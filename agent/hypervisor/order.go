@@ -12,7 +12,7 @@ type Apply struct {
 	VM           fleet.VM
 	Project      string         // the project's name: see DomainNames
 	Pools        []fleet.Pool   // all pools that the spec names and that are assigned to this host
-	CreatedDisks []fleet.Volref // disks that were complete before: none of them is ever created again
+	CreatedDisks []fleet.Volref // disks whose creation was completed earlier: none is ever created again
 	// AppliedGeneration is the generation that this agent applied last; 0: unknown. If the definition has an older
 	// generation, somebody restored the definition, so it does not have the last applied spec.
 	AppliedGeneration int64

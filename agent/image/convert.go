@@ -27,7 +27,7 @@ const targetFile = "/proc/self/fd/4"
 // node returns QEMU's block node for the disk: the format is explicit, so that QEMU never probes it.
 func (p Part) node() map[string]any {
 	file := map[string]any{"driver": "file", "filename": inputFile}
-	if p.At > 0 { // QEMU needs a multiple of 512 bytes. Archives are padded to it
+	if p.At > 0 { // QEMU needs a length that is a multiple of 512 bytes, and archives are padded to one
 		file = map[string]any{"driver": "raw", "offset": p.At, "size": (p.Size + 511) / 512 * 512, "file": file}
 	}
 	out := map[string]any{"driver": p.Format, "file": file}

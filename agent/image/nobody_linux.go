@@ -52,7 +52,7 @@ func deletedDir() (dir string, leave func() error, err error) {
 	}
 	f, err := os.Open(name)
 	if err == nil {
-		err = f.Chmod(0o711) // the unprivileged user needs to enter it
+		err = f.Chmod(0o711) // the unprivileged user needs to enter the directory
 	}
 	if err = errors.Join(err, os.Remove(name)); err != nil {
 		f.Close()

@@ -82,7 +82,7 @@ type Backend struct {
 	filterCountWatch watch[[]hypervisor.CountedNIC]
 
 	mu         sync.Mutex
-	reader     *conn // state connection; nil while libvirtd is unreachable, for the reason in lost
+	reader     *conn // state connection; nil while libvirtd is unreachable, for the reason in lostReason
 	lostReason error
 	version    string
 	lastState  *wire.State // the host state that the newest Snapshot returned

@@ -26,7 +26,7 @@ func TestConfidentialGapsFollowCapabilities(t *testing.T) {
 	for name, c := range map[string]struct {
 		domain, features string
 		version          uint64
-		gaps             map[string]string // a part of each
+		gaps             map[string]string // a part of each gap's text
 	}{
 		"no support":              {"kvm", none, 9_000_000, map[string]string{"sev": "finds no AMD SEV", "sev-es": "finds no AMD SEV", "sev-snp": "libvirt 10.5. This host has 9.0", "tdx": "libvirt 11.6"}},
 		"no KVM":                  {"qemu", none, 9_000_000, map[string]string{"sev": "needs KVM", "sev-es": "needs KVM", "sev-snp": "10.5", "tdx": "11.6"}},

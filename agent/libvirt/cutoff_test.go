@@ -86,7 +86,7 @@ func killServer(c *faultRunner, _ *childRun, _ int) bool {
 // pausedCall is a libvirt call that waits in the proxy until the test decides whether the call may continue.
 type pausedCall struct {
 	step  string
-	place bool // a place for a fault
+	place bool // whether a fault may be injected at this call
 	goOn  chan bool
 }
 

@@ -167,7 +167,7 @@ func (b *Backend) readDomain(ctx context.Context, c *conn, ref golibvirt.Domain)
 		ref: ref, id: formatUUID(ref.UUID), persistent: hardwareOf(kept), accelerator: kept.Type, readAt: time.Now(), file: file,
 	}
 	d.mark, d.managed = markOf(kept.Metadata)
-	d.managed = d.managed && d.mark.ID == d.id // a copy made by virt-clone carries the original's mark
+	d.managed = d.managed && d.mark.ID == d.id // a copy made by virt-clone has the original's metadata
 	d.secret = d.mark.Mark
 	if d.managed {
 		d.compare(kept, b.assignedPools.volumeAt)

@@ -19,7 +19,7 @@ type coldMigration struct {
 	*Backend
 	c     *conn
 	in    hypervisor.MigrateVM
-	disks []*diskMove  // in the order of the migration's disks, so that migration reuses the checks of MoveDisk
+	disks []*diskMove  // one for each disk of the migration, so that migration reuses the checks of MoveDisk
 	sent  []volumeFile // the disks' files when they were sent
 }
 

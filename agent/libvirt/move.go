@@ -209,7 +209,7 @@ func (m *diskMove) refuseUnknownOutcome(ctx context.Context) error {
 	case isMissing(err):
 		return nil
 	case err != nil || file != m.in.RecordedFile:
-		return err // m.clear refuses a file of another origin
+		return err // removeFiles refuses a file of another origin
 	}
 	return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched from the old disk to the copy, so it is unknown which of the two files has the guest's last writes. "+
 		"The VM has the old disk, %s. The copy, %s in pool %s, was not deleted. Compare the files with qemu-img compare, and delete the copy if you do not need it.",

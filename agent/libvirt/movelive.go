@@ -105,7 +105,7 @@ func (m *diskMove) waitForMirror(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err() // QEMU continues to copy, and the retried job resumes at follow
+			return ctx.Err() // QEMU continues to copy, and the retried job resumes in waitForMirror
 		case <-m.in.Stop:
 		case <-tick.C:
 		}

@@ -20,7 +20,7 @@ const procStoragePoolRefresh = 83
 // and report each call that changes something.
 type proxy struct {
 	socket  string
-	changes atomic.Pointer[changeWatch] // for connections opened later; nil: none
+	changes atomic.Pointer[changeWatch] // observes the calls of connections opened later; nil: no observer
 	drop    atomic.Uint32               // procedure whose calls are dropped; 0: none
 	dropped atomic.Int32
 	garbled atomic.Pointer[[]string] // the proxy replaces the last byte of these texts in libvirtd's answers; nil: none

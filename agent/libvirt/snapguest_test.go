@@ -156,7 +156,7 @@ func TestRevertRestoresFirmwareAndTPM(t *testing.T) {
 	s.vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20}}
 	s.vm.Spec.Firmware, s.vm.Spec.Security.TPM = fleet.UEFI, true
 	s.apply(s.vm)
-	s.ok(s.StartVM(t.Context(), s.vm.ID)) // creates both
+	s.ok(s.StartVM(t.Context(), s.vm.ID)) // the start creates the UEFI variables and the TPM state
 	s.stopGuest()
 	files := []string{filepath.Join("/var/lib/libvirt/qemu/nvram", string(s.vm.ID)+"_VARS.fd")}
 	found, err := filepath.Glob(filepath.Join("/var/lib/libvirt/swtpm", string(s.vm.ID), "tpm2", "*.permall"))

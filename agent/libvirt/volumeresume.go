@@ -114,7 +114,7 @@ func (p *resumable) Size() int64 { return p.size }
 // Write implements upload.File. It writes checkpoints in the background, so that the sender does not wait for the
 // storage.
 func (p *resumable) Write(b []byte) (int, error) {
-	p.synced = p.size // suppresses the sync of headless, because Keep syncs
+	p.synced = p.size // suppresses the sync of withheldHeadFile, because Keep syncs
 	n, err := p.withheldHeadFile.Write(b)
 	if p.sum.hash != nil {
 		p.sum.hash.Write(b[:n])

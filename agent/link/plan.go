@@ -58,7 +58,7 @@ type device struct {
 type hostState struct {
 	bridge, tunnel, vlan, uplink *device
 	ports                        []string // ports of the bridge
-	outPorts                     []string // ports that are not guests'
+	outPorts                     []string // ports of the bridge that do not belong to guests
 	taps                         int      // guests directly on the uplink
 	locals                       []localAddress
 }
@@ -97,8 +97,8 @@ const (
 type step struct {
 	kind   stepKind
 	device string
-	to     string // a bridge, a parent, a MAC address, a peer, a local address
-	n      int    // a VNI, a VLAN, an MTU, 1 for on
+	to     string // depending on kind: a bridge, a parent, a MAC address, a peer or a local address
+	n      int    // depending on kind: a VNI, a VLAN ID, an MTU, or 1 for on
 	mtu    int
 	owner  string
 	addr   Address

@@ -27,7 +27,7 @@ type receivedUpload struct {
 
 const (
 	sentHead    = 64 << 10
-	sentMachine = 8 << 20 // for an appliance
+	sentMachine = 8 << 20 // bytes stored of an appliance; sentHead of any other file
 )
 
 // Write implements upload.File.

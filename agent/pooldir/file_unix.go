@@ -13,7 +13,7 @@ import (
 // deviceNumber returns a device's number as in the kernel's tables: "8:1".
 func deviceNumber(info os.FileInfo) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return fmt.Sprintf("%d:%d", unix.Major(uint64(st.Rdev)), unix.Minor(uint64(st.Rdev))) //nolint:unconvert // its type is not the same on all systems
+		return fmt.Sprintf("%d:%d", unix.Major(uint64(st.Rdev)), unix.Minor(uint64(st.Rdev))) //nolint:unconvert // the type of Rdev differs between systems
 	}
 	return ""
 }

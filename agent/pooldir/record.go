@@ -10,9 +10,9 @@ import (
 type RecordedPool struct {
 	ID      fleet.PoolID `json:"id"`
 	Path    string       `json:"path"`
-	Place   *Place       `json:"place,omitempty"`   // nil: never active
+	Place   *Place       `json:"place,omitempty"`   // nil: the pool was never active
 	Boot    string       `json:"boot,omitempty"`    // the host boot when the pool was last seen active
-	Shared  bool         `json:"shared,omitempty"`  // other hosts or a server write to it
+	Shared  bool         `json:"shared,omitempty"`  // other hosts or a server write to the pool's directory
 	Failing bool         `json:"failing,omitempty"` // the pool has failed since, and must be restarted
 	// somebody stopped the pool on the host since; then a missing directory is no failure
 	ByOthers    bool           `json:"byOthers,omitempty"`
