@@ -150,8 +150,8 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	return a, nil
 }
 
-// Run runs the agent until ctx ends; failures are logged and retried. Running jobs then get a few seconds to finish,
-// and VMs keep running. The portal gives out unfinished jobs again when their leases expire.
+// Run runs the agent until ctx ends; failures are logged and retried. When ctx ends, running jobs get a few seconds to
+// finish, and VMs keep running. The portal sends unfinished jobs to the next agent when their leases expire.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.journal.close()
 	a.runContext = ctx

@@ -284,8 +284,8 @@ func TestResultIsDeliveredAfterPortalOutage(t *testing.T) {
 	}
 }
 
-// The session ends while a result is being delivered: the job is given out again, and its result needs a number of the
-// new session.
+// The agent's session ends while a result is being delivered: the portal sends the job again, and the result needs a
+// sequence number of the new session.
 func TestResultOfEndedSessionGetsNewSequenceNumber(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)
@@ -309,7 +309,8 @@ func TestResultOfEndedSessionGetsNewSequenceNumber(t *testing.T) {
 	}
 }
 
-// A portal that has accepted a result may give out the job again before the agent receives the acknowledgement.
+// A portal that has accepted a result may send the job again before the agent receives the acknowledgement of the
+// result.
 func TestJobReclaimedBeforeFinishAckRunsAgain(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)

@@ -8,13 +8,14 @@ import (
 )
 
 // Limits of claimed jobs. The backlog is large, so that slow jobs never keep a console job from being claimed. Jobs
-// that wait for a slot keep their leases, while the claim stays parked.
+// that wait for a slot keep their leases, while the claim stays open at the portal.
 const (
 	maxBacklog = 256
 	maxClaim   = 32
 )
 
-// claimLoop keeps one claim parked at the portal and starts the jobs that it returns. inWork is the context of jobs.
+// claimLoop keeps one claim, a long poll for jobs, open at the portal and starts the jobs that the portal returns.
+// inWork is the context of jobs.
 func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 	wait := newBackoff(a.times.retry, a.times.retryMax)
 	for ctx.Err() == nil {
@@ -42,8 +43,8 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 			continue
 		}
 		if len(got.Jobs) == 0 && time.Since(began) < time.Second {
-			// A portal that shuts down answers its parked claims at once. The pause protects its successor from a
-			// burst.
+			// A portal that shuts down answers its open claims at once. The pause protects the next portal from a burst
+			// of claims.
 			if !pause(ctx, wait.NextBackOff()) {
 				return nil
 			}

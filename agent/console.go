@@ -72,14 +72,14 @@ func (a *Agent) dialBoth(ctx context.Context, j *job) (net.Conn, *wire.Stream, e
 	if screen != nil {
 		screen.Close()
 	}
-	// One failure cancels the other dial: the first error is reported.
+	// A failure of one dial cancels the other one, so the error of the failure that came first is reported.
 	if portalErr != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		return nil, nil, fmt.Errorf("open the console at the portal: %w", portalErr)
 	}
 	return nil, nil, fmt.Errorf("open the VM's screen: %w", err)
 }
 
-// splice copies both ways until one side or ctx ends, then closes both.
+// splice copies bytes in both directions until one connection or ctx ends, then closes both connections.
 func splice(ctx context.Context, a, b io.ReadWriteCloser) {
 	end := sync.OnceFunc(func() {
 		a.Close()

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// frozenGuests holds the frozen guests and thaws each in time. A freeze is recorded before the guest is frozen, so that
-// after a crash the next agent thaws the guest.
+// frozenGuests holds the frozen guests and thaws each at its deadline. A freeze is recorded before the guest is frozen,
+// so that after a crash the next agent thaws the guest.
 type frozenGuests struct {
 	mu  sync.Mutex
 	all map[fleet.VMID]*guestFreeze

@@ -181,8 +181,8 @@ func TestRestartEndsOnlyTheGuestRunNamedByJob(t *testing.T) {
 		t.Errorf("a restart without a run: %+v", f)
 	}
 
-	// If the host reports no start time, the agent reads the VM again and does not shut the guest down, because it may
-	// be another run.
+	// If the host reports no start time, the agent reads the VM again. It does not shut the guest down, because the
+	// guest may be in a later run.
 	host.Host.BackdateStart(vm.ID)
 	seen, _, err = host.VM(t.Context(), vm.ID)
 	if err != nil {

@@ -306,8 +306,8 @@ func (a *Agent) actOnUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM,
 	return true
 }
 
-// restartUnhealthy forces the unhealthy guest off and starts it again. The next round, or the next agent, finishes an
-// interrupted restart.
+// restartUnhealthy forces the unhealthy guest off and starts it again. If this is interrupted, the next round of checks
+// or the next agent finishes the restart.
 func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM) {
 	a.health.mu.Lock()
 	p.actedAt = time.Now()

@@ -15,8 +15,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// journal records single-shot jobs across crashes: an entry is on disk before the job starts to act. An entry with a
-// beginning and no end means that the outcome is unknown: the job is reported as unknown and never run again.
+// journal records single-shot jobs, which must never run twice, across crashes: an entry is on disk before the job
+// starts to act. An entry with a beginning and no end means that the outcome is unknown: the job is reported as unknown
+// and never run again.
 type journal struct {
 	path  string
 	limit int64 // maximum size in bytes; a larger file is compacted

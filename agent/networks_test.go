@@ -157,7 +157,7 @@ func TestLostVirtualFunctionsAreReported(t *testing.T) {
 			t.Fatalf("apply ended %+v", f.Finish)
 		}
 	}
-	// waitForBoth waits until both networks on the device have the error, and the third one is unaffected.
+	// waitForBoth waits until ok accepts the status of both networks on the device, and the third network has no error.
 	waitForBoth := func(what string, ok func(fleet.NetworkStatus) bool) {
 		t.Helper()
 		p.nextState(what, func(s wire.State) bool {

@@ -15,8 +15,8 @@ import (
 func (a *Agent) result(j *job, err error) *wire.Finish {
 	single := j.Kind.SingleShot(j.Args)
 	if err != nil && j.ctx.Err() != nil {
-		// The job was interrupted. The portal gives out a convergent job again; the journal reports a single-shot job
-		// at the next start.
+		// The job was interrupted. The portal sends a job that may run twice again; the journal reports a single-shot
+		// job at the next start.
 		return nil
 	}
 	out := &wire.Finish{Generation: j.Generation, Outcome: wire.Done}
@@ -133,7 +133,7 @@ func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
 			continue // there is a new session, or this agent got the job again
 		}
 		if status/100 == 4 && status != 401 && status != 408 && status != 429 {
-			// 409: the job was given out again or is over. Any other 4xx cannot be solved by a retry.
+			// 409: the portal has given out the job again, or the job is over. A retry cannot solve any other 4xx.
 			a.log.Warn("The portal refused a job's result.", "job", j.ID, "portal", errorDetail(err))
 			break
 		}

@@ -87,8 +87,9 @@ func (b *runningJobs) accept(ctx context.Context, w wire.Work) (j *job, newest i
 	return j, 0
 }
 
-// remove removes an ended job. taken is the epoch under which the portal accepted its result; 0: it did not. again is a
-// job that must run again: the portal gave it out again before the agent received the acknowledgement of its result.
+// remove removes an ended job. taken is the epoch under which the portal accepted the job's result; 0: the portal did
+// not accept it. again is the job if it must run again, because the portal sent it again before the agent received the
+// acknowledgement of the result.
 func (b *runningJobs) remove(j *job, taken int64) (again *wire.Work) {
 	j.cancel(nil)
 	b.mu.Lock()
@@ -109,8 +110,8 @@ func (b *runningJobs) remove(j *job, taken int64) (again *wire.Work) {
 	return again
 }
 
-// markLost marks jobs whose lease has expired. Convergent jobs end at once, because the portal gives them out again.
-// Single-shot jobs that have begun run to their end, because a half-done action is worse.
+// markLost marks jobs whose lease has expired. Jobs that may run twice end at once, because the portal sends them
+// again. Single-shot jobs that have begun run to their end, because a half-done action is worse.
 func (b *runningJobs) markLost(ids []fleet.JobID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

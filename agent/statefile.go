@@ -74,8 +74,8 @@ func openStateFile(path string) (*stateFile, error) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(path), state.PoolBookFile)); errors.Is(err, fs.ErrNotExist) {
-		// An agent without the pool book wrote this file, and nothing retries the pools that failed there. Without the
-		// stored errors the portal applies those pools again.
+		// An agent that had no pool book wrote this file, and nothing retries the pools that failed under that agent.
+		// Once their stored errors are deleted, the portal applies those pools again.
 		m.data.Pools = nil
 	}
 	if m.data.VMs == nil {
@@ -323,8 +323,8 @@ func (m *stateFile) addNetworkErrors(s *wire.State, boot string) {
 	}
 }
 
-// prune deletes entries of VMs that are neither on the host nor failed, so that the file stays small, and errors of
-// pools that are active again. busy names VMs with running jobs; begun is when the read of the host began.
+// prune deletes entries of VMs that are neither on the host nor failed, so that the file stays small. It also deletes
+// errors of pools that are active again. busy names VMs with running jobs; begun is when the read of the host began.
 func (m *stateFile) prune(s wire.State, busy map[fleet.Subject]bool, begun time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

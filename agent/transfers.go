@@ -33,7 +33,8 @@ func (a *Agent) newRendezvous(j *job, id fleet.TransferID, peer string) *rendezv
 	return &rendezvous{a: a, j: j, id: id, peer: peer, idleSince: time.Now()}
 }
 
-// exchange sends a message and returns the other host's newest one. It retries until the message reaches the portal.
+// exchange sends a message to the other host and returns that host's newest message. It retries until the message
+// reaches the portal.
 func (m *rendezvous) exchange(ctx context.Context, msg wire.Meet) (wire.MeetAnswer, error) {
 	wait := newBackoff(m.a.times.retry, m.a.times.retryMax)
 	for {
@@ -159,7 +160,7 @@ type relayAddr struct{}
 func (relayAddr) Network() string { return "pair" }
 func (relayAddr) String() string  { return "portal" }
 
-// receive admits the sender and calls take with the connection, again after a lost connection.
+// receive admits the sender and calls take with the connection. After a lost connection it does so again.
 func (m *rendezvous) receive(ctx context.Context, take func(context.Context, *transfer.Incoming) error) (*transfer.Incoming, error) {
 	used := ""
 	for try := 1; ; try++ {

@@ -23,7 +23,8 @@ type vmState struct {
 	// OnInBoot is the host boot when the guest was last seen on; empty: the guest was seen off, or a job powered it off.
 	OnInBoot string `json:"ran,omitempty"`
 
-	// Autostart and restart policy. Policy is the newest one seen; the rest belongs to this boot or this run.
+	// Autostart and restart policy. Policy is the newest policy seen. The following fields belong to this boot of the
+	// host or to this run of the guest.
 	Policy        fleet.VMPolicy `json:"policy,omitzero"`
 	AutostartBoot string         `json:"booted,omitempty"` // the host boot when the VM's autostart was decided
 	StopRequested bool           `json:"asked,omitempty"`  // a user asked to power the VM off, so it stays off

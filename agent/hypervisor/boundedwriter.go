@@ -7,8 +7,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// BoundedWriter splits its input into messages of bounded size and withholds the last one until Flush. So the reader
-// gets the end only after the caller has checked the source again.
+// BoundedWriter splits its input into messages of bounded size and withholds the last message until Flush. So the
+// caller can check the source again before the reader gets the last message.
 type BoundedWriter struct {
 	To      io.Writer
 	Max     int64 // announced size in bytes; a Write beyond Max fails before the last message is sent

@@ -40,8 +40,8 @@ func (in Apply) HasUnknownBase(stamped int64, was Applied) bool {
 }
 
 // DomainNames returns the candidates for the VM's domain name in order of preference: the VM's name, the VM's name with
-// the project's name, and the latter with the end of the VM's ID. The next candidate is for a name that another domain
-// has. Names of VMs and projects contain no "_".
+// the project's name, and the VM's name with the project's name and the end of the VM's ID. The backend uses the first
+// candidate that no other domain has. Names of VMs and projects contain no "_".
 func DomainNames(vm, project string, id fleet.VMID) []string {
 	const most = 200 // bytes: libvirt derives file names from the domain's name
 	cut := func(s string, n int) string { return s[:min(len(s), n)] }

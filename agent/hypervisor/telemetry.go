@@ -28,7 +28,7 @@ type Telemetry interface {
 	// by each rule, and the packets dropped. It lists a rule without matches with the count 0.
 	FilterCounts(ctx context.Context) ([]CountedNIC, error)
 
-	// Changes delivers a wake-up (no data) when something may have changed. The channel has a buffer of one, and
+	// Changes delivers a wake-up (no data) when the host's state may have changed. The channel has a buffer of one, and
 	// deliveries end with ctx. A lost connection to the hypervisor and its return are wake-ups, too.
 	Changes(ctx context.Context) <-chan struct{}
 }

@@ -62,7 +62,7 @@ func (b *Backend) addressesOf(ctx context.Context, all []observedDomain) map[fle
 }
 
 // addressSources lists the address sources that libvirt offers, most reliable first. The guest agent, see guests, is
-// more reliable than both.
+// more reliable than these sources.
 var addressSources = []struct {
 	ask    golibvirt.DomainInterfaceAddressesSource
 	source fleet.AddressSource

@@ -75,8 +75,8 @@ func checkScreen(ctx context.Context, c *conn, s observedDomain) (hypervisor.Che
 	h := sha256.New()
 	sum := &screenshot{h: h.Write}
 	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) { return l.DomainScreenshot(s.ref, sum, 0, 0) })
-	// go-libvirt reads the end of the picture as a message header and then fails to decode the rest. At that time the
-	// picture is complete.
+	// go-libvirt reads the end of the picture as a message header and then fails to decode the bytes after it. At that
+	// time the picture is complete.
 	if complete := err != nil && sum.n > 0 && strings.Contains(err.Error(), "xdr:"); err != nil && !complete {
 		return hypervisor.CheckResult{}, hypervisor.UncheckedError("The guest's screen cannot be read: " + err.Error())
 	}

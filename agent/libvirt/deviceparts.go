@@ -142,7 +142,7 @@ var nicFieldCodecs = []fieldCodec[libvirtxml.DomainInterface, fleet.NIC]{
 	nicLimit("limits.outBurstKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Burst }, func(n *fleet.NIC) *int { return &n.Limits.OutBurstKiB }),
 }
 
-// nicLimit returns the conversion of one bandwidth limit, in KiB in both formats.
+// nicLimit returns the conversion of one bandwidth limit, which is in KiB in the spec and in the definition.
 func nicLimit(field string, in func(*libvirtxml.DomainInterfaceBandwidth) **int, at func(*fleet.NIC) *int) fieldCodec[libvirtxml.DomainInterface, fleet.NIC] {
 	return fieldCodec[libvirtxml.DomainInterface, fleet.NIC]{field, func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if *in(x.Bandwidth) = nil; *at(&s) != 0 {
@@ -336,8 +336,8 @@ func newSCSI() libvirtxml.DomainController {
 	return libvirtxml.DomainController{Type: "scsi", Index: new(uint), Model: "virtio-scsi"}
 }
 
-// fitBoot removes the boot order by device kind if a device has a boot order, and otherwise adds it if necessary.
-// libvirt refuses a definition with both.
+// fitBoot removes the boot order by device kind if a device has a boot order, and otherwise adds the boot order by
+// device kind if it is missing. libvirt refuses a definition with both.
 func fitBoot(x *libvirtxml.Domain) {
 	if x.OS == nil {
 		return

@@ -57,7 +57,7 @@ func diskAlias(ref fleet.Volref) string {
 	return aliasDisk + hex.EncodeToString(sum[:6])
 }
 
-// edit writes the content of in into a definition, and preserves everything that an administrator added or changed.
+// edit writes the content of in into the definition x, and preserves everything that an administrator added or changed.
 func edit(x *libvirtxml.Domain, in definitionEdit) {
 	if x.Devices == nil {
 		x.Devices = &libvirtxml.DomainDeviceList{}

@@ -17,8 +17,8 @@ var watchedEvents = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDWatchdog, golibvirt.DomainEventIDDeviceRemovalFailed, golibvirt.DomainEventIDBalloonChange,
 }
 
-// subscribe forwards events as wake-ups until the connection is lost. It fails only without lifecycle events, because
-// an older libvirt may lack others.
+// subscribe forwards events as wake-ups until the connection is lost. It fails only if libvirt lacks lifecycle events,
+// because an older libvirt may lack other kinds of events.
 func (b *Backend) subscribe(ctx context.Context, c *conn) error {
 	for _, id := range watchedEvents {
 		// The context never ends. Otherwise go-libvirt would unsubscribe while the connection closes, and that race

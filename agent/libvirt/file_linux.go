@@ -75,8 +75,8 @@ func supportsDirectIO(path string) bool {
 	return true
 }
 
-// QEMU locks single bytes of an image: one byte for each permission it holds, and one for each permission it denies to
-// others.
+// QEMU locks single bytes of an image: one byte for each permission that it holds, and one byte for each permission
+// that it denies to other processes.
 const (
 	qemuLocksAt = 100
 	qemuLocks   = 200

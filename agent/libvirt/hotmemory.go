@@ -12,7 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// aliasModule is the alias prefix of memory modules that Quantix hot-plugged. Only these are unplugged again.
+// aliasModule is the alias prefix of memory modules that Quantix hot-plugged. Quantix unplugs only modules with this
+// prefix.
 const aliasModule = "ua-quantix-dimm-"
 
 // moduleOf returns the memory module of a device, or false if the device is not a DIMM with a size.

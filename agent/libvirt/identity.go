@@ -115,8 +115,8 @@ func (d *dirCache[T]) readDir(ctx context.Context, how recency, dir string, file
 		}).value
 	}
 	seen := read()
-	// Files are missing if a concurrent reader refreshed only other files, or if the storage hangs. In the second case
-	// read does not wait again.
+	// Files are missing if a concurrent reader refreshed only other files, or if the storage hangs. If the storage
+	// hangs, read does not wait a second time.
 	if lacks(seen) {
 		w.expire()
 		seen = read()

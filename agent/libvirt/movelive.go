@@ -49,8 +49,8 @@ func (m *diskMove) startMirror(ctx context.Context, s moveState) error {
 		params = append(params, golibvirt.TypedParam{Field: golibvirt.DomainBlockCopyBandwidth, Value: *golibvirt.NewTypedParamValueUllong(uint64(rate))})
 	}
 	// By default, QEMU copies the guest's new writes later. QEMU can also write to both disks at once (write-blocking),
-	// so that the copy always catches up with the guest. But QEMU 7.2 has faults in that mode on a busy host: it hangs
-	// a guest whose copy is cancelled, exits, or loses a write in the copy.
+	// so that the copy always catches up with the guest. But in that mode QEMU 7.2 on a busy host sometimes hangs a
+	// guest whose copy is cancelled, exits, or loses a write in the copy.
 	const flags = golibvirt.DomainBlockCopyReuseExt | golibvirt.DomainBlockCopyTransientJob
 	return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainBlockCopy(s.ref, targetOf(s.liveDisk), text, params, flags)

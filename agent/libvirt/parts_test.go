@@ -33,7 +33,7 @@ func TestVMDeleteRemovesTPMState(t *testing.T) {
 	}
 }
 
-// calls records libvirt calls that change something, as seen by the proxy.
+// calls records the libvirt calls that change a VM, a volume or a secret, as seen by the proxy.
 type calls struct {
 	mu  sync.Mutex
 	all []string

@@ -101,8 +101,8 @@ func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	return g.w.readActive(l, ref, g.pool, st, func(err error) { g.recordPoolOutcome(g.pool, err) })
 }
 
-// handleWrongPlace handles an active pool on another directory than the recorded one. It mounts the pool again if the
-// mount was lost.
+// handleWrongPlace handles an active pool whose directory is not the recorded one. If the pool has lost its mount, it
+// mounts the pool again.
 func (g *poolCheck) handleWrongPlace(l *golibvirt.Libvirt, record pooldir.RecordedPool, problem error) (fleet.PoolStatus, error) {
 	now, err := pooldir.ReadPlace(record.Path)
 	if err == nil && g.pool.Spec.Kind.Info().Mounted && record.Unmounted(now) && !g.started && g.w.healDue() {

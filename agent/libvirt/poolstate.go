@@ -187,8 +187,8 @@ func (b *Backend) reportPools(ctx context.Context, pools []fleet.Pool) poolRepor
 	return reports
 }
 
-// poolStatus returns the pool's recent status. A pool that has not answered for stalledAfter is stalled and keeps its
-// last numbers.
+// poolStatus returns the pool's recent status. A pool that has not answered for stalledAfter is reported as stalled,
+// with the sizes last read.
 func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus {
 	w := b.pools.of(p.Name)
 	s := w.read(ctx, poolAge, poolPatience, func() (fleet.PoolStatus, error) { return b.checkPool(p, w) })

@@ -10,7 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Both implementations of a rename never replace an existing file, and do not remove a new file under the old name.
+// With and without RENAME_NOREPLACE, a rename never replaces an existing file and never removes a new file under the
+// old name.
 func TestRenameNeverReplacesFile(t *testing.T) {
 	t.Parallel()
 	for way, rename := range map[string]func(from, to string) error{"rename": renameNoReplace, "link and unlink": linkNoReplace} {

@@ -136,8 +136,8 @@ func inChain(d *libvirtxml.DomainDisk, file string) bool {
 	return false
 }
 
-// commitLive makes QEMU merge under a running guest. It always names both files, because libvirt without a base would
-// merge into the last file of the chain.
+// commitLive makes QEMU merge while the guest runs. It always names the top file and the base, because libvirt without
+// a base would merge into the last file of the chain.
 func (w *snapshotJob) commitLive(ctx context.Context, s moveState, m hypervisor.SnapMerge, progress func(int)) error {
 	d, err := w.liveDisk(ctx, m.Disk)
 	if err != nil {

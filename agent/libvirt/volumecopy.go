@@ -199,7 +199,7 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	})
 }
 
-// copyVolume copies the source byte by byte and reports the checksum of both files.
+// copyVolume copies the source byte by byte and reports the checksums of the source and of the copy.
 func (w *volumeJob) copyVolume(ctx context.Context, from localVolume) error {
 	there, err := w.alreadyMade(ctx)
 	if err != nil || there {

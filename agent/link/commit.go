@@ -182,7 +182,7 @@ func undo(dir string, kernel kernel, c change, maker bool, words string) error {
 	return recordRollback(dir, c, words)
 }
 
-// rollBack runs as many steps of planRollback as possible, and returns the errors of the others.
+// rollBack runs as many steps of planRollback as possible, and returns the errors of the steps that failed.
 func rollBack(kernel kernel, c change) (errs []error) {
 	p, err := kernel.read(c.Network, true)
 	if err != nil {

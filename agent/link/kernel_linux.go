@@ -260,7 +260,7 @@ func (l linux) openSwitch(ctx context.Context, bridge string) error {
 	return nil
 }
 
-// detach makes the command's process outlive this one.
+// detach makes the command's process outlive the agent's process.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
 // lockFor acquires the lock for changes in a directory, or fails after patience. Closing the file releases the lock.

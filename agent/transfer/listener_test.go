@@ -172,7 +172,7 @@ func TestListenerClosesAfterTooManyWrongPeers(t *testing.T) {
 	}
 }
 
-// joined returns both ends of a connection.
+// joined returns the sender's and the receiver's end of a connection.
 func joined(t *testing.T) (*transfer.Outgoing, *transfer.Incoming) {
 	t.Helper()
 	ca := newAuthority(t)

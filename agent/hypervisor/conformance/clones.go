@@ -116,8 +116,8 @@ func testCopiedDisks(t *testing.T, h *host) {
 	}
 }
 
-// temporaryCopy is the copy of a VM's disk from a temporary snapshot. The portal sends its three jobs one after the
-// other.
+// temporaryCopy is the copy of a VM's disk from a temporary snapshot. The portal sends three jobs for it, one after the
+// other: take the snapshot, copy the disk, delete the snapshot.
 type temporaryCopy struct {
 	take, drop hypervisor.SnapshotWork
 	copy       hypervisor.VolumeWork

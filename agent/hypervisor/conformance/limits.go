@@ -13,8 +13,8 @@ func RunNICLimits(t *testing.T, h Harness) (gap bool) { return checkNICLimits(op
 
 func testNICLimits(_ *testing.T, h *host) { checkNICLimits(h) }
 
-// checkNICLimits checks the reported gap. If the host reports NIC limits as a gap, a guest with limits does not start
-// and a running guest cannot get limits; otherwise both succeed.
+// checkNICLimits checks the host's reported gap in NIC limits. If the host reports a gap, a guest with limits does not
+// start and a running guest cannot get limits. Otherwise the start and the change succeed.
 func checkNICLimits(h *host) (gap bool) {
 	told := h.snapshot().Host.Inventory.VMGaps
 	tells := func(field string) bool {

@@ -12,8 +12,8 @@ import (
 
 // Pair gives the suite two hosts with the same storage, and a function to migrate guests between them.
 type Pair struct {
-	// Hosts are the two hosts. The suite uses only Open, Power and PoolPath of a Harness, and a PoolPath of the first
-	// host is the same directory on both hosts.
+	// Hosts are two hosts with the same storage. The suite uses only Open, Power and PoolPath of each Harness. A
+	// PoolPath of the first host must be the same directory on both hosts.
 	Hosts [2]Harness
 
 	// Migrate moves a running guest with its definition to the other host, like virsh migrate, and returns after the
