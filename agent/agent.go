@@ -216,11 +216,11 @@ func (a *Agent) watch(ctx context.Context) {
 	}
 }
 
-// nextSeq returns the next number of the sequence that orders reports and finishes.
+// nextSeq returns the next number of the sequence that orders reports and job results (wire.Finish).
 //
-// A report takes its number before the agent reads the host. A finish takes its number after the agent has read the
-// job's resulting status. So a report that was read while a job ended has a lower number than the job's finish, and
-// cannot override the finish even if the report arrives later.
+// A report takes its number before the agent reads the host. A result takes its number after the agent has read the
+// job's resulting status. So a report that was read while a job ended has a lower number than the job's result, and
+// cannot override the result even if the report arrives later.
 func (a *Agent) nextSeq() int64 { return a.seq.Add(1) }
 
 // isCurrentSeq reports whether seq belongs to this session; the portal refuses numbers of other sessions. The upper 32

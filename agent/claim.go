@@ -73,7 +73,7 @@ func (a *Agent) startJob(inWork context.Context, w wire.Work) {
 	a.work.Go(func() { a.runQueued(inWork, j) })
 }
 
-// runQueued waits for earlier jobs of the subject and for a slot, runs the job, and delivers the result.
+// runQueued waits for earlier jobs of the same object and for a slot, runs the job, and delivers the result.
 func (a *Agent) runQueued(inWork context.Context, j *job) {
 	var taken int64
 	defer func() {
@@ -88,7 +88,8 @@ func (a *Agent) runQueued(inWork context.Context, j *job) {
 	}
 }
 
-// runInTurn runs the job once the previous job of its subject has ended and a slot is free; nil: there is no result.
+// runInTurn runs the job once the previous job of the same object has ended and a slot is free; nil: there is no
+// result.
 func (a *Agent) runInTurn(j *job) *wire.Finish {
 	if j.previous != nil {
 		<-j.previous.done

@@ -67,7 +67,7 @@ func TestCreatedDisksAreKnownAfterAgentRestart(t *testing.T) {
 	}
 }
 
-// A missing disk is named in the job's error and in the status of its finish.
+// A missing disk is named in the job's error and in the VM's status in the job's result.
 func TestMissingDiskIsReportedInJobResult(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)

@@ -34,7 +34,7 @@ func withSecurityGroup(call func(hypervisor.Firewall, context.Context, fleet.Fla
 	}
 }
 
-// observeSecurityGroup adds the group's status after the job.
+// observeSecurityGroup adds the group's state after the job to the job's result.
 func observeSecurityGroup(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
 	if j.SecurityGroup != nil {
 		out.SecurityGroup = &fleet.SecurityGroupStatus{Active: out.Outcome == wire.Done, Error: out.Error, Rules: j.SecurityGroup.Entries()}

@@ -26,7 +26,8 @@ type guestFreeze struct {
 	untilChanged chan struct{} // signals a new until; buffer of one
 }
 
-// freezeOf returns the guest's entry and starts its watcher.
+// freezeOf returns the guest's freeze state. If the state is new, freezeOf starts the goroutine that thaws the guest in
+// time.
 func (a *Agent) freezeOf(id fleet.VMID) *guestFreeze {
 	a.freezes.mu.Lock()
 	defer a.freezes.mu.Unlock()
@@ -178,5 +179,5 @@ func setPassword(ctx context.Context, a *Agent, j *job) error {
 	return a.hypervisor.SetGuestPassword(ctx, j.VM.ID, j.Args.Guest.User, got.Secret)
 }
 
-// observeNoChange adds nothing to the finish: commands to a guest do not change its VM.
+// observeNoChange adds no status to the job's result, because commands to a guest do not change its VM.
 func observeNoChange(context.Context, *Agent, *job, *wire.Finish) {}

@@ -12,7 +12,7 @@ import (
 // handler runs one kind of job on this agent.
 type handler struct {
 	do func(context.Context, *Agent, *job) error
-	// observe adds to the finish the state of the job's object on the host after the job.
+	// observe adds to the job's result the state of the job's object on the host after the job.
 	observe func(context.Context, *Agent, *job, *wire.Finish)
 	record  func(*Agent, *job, *wire.Finish) error // records state that later reports must contain
 }
@@ -160,7 +160,8 @@ func observeVM(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	out.VM = &status
 }
 
-// observePool adds the pool's state on the host. If the host does not report the pool, it adds the error of the job.
+// observePool adds the pool's state on the host to the job's result. If the host does not report the pool, it adds the
+// error of the job.
 func observePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
@@ -180,16 +181,16 @@ func observePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	}
 }
 
-// observeReleasedPool adds the pool's state only after a failure: after a release, a pool of that name is a different
-// pool.
+// observeReleasedPool adds the pool's state to the job's result only after a failure: after a release, a pool of that
+// name is a different pool.
 func observeReleasedPool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
 		observePool(ctx, a, j, out)
 	}
 }
 
-// observeNetwork adds the network's state on the host. If the host does not report the network, it adds the error of
-// the job.
+// observeNetwork adds the network's state on the host to the job's result. If the host does not report the network, it
+// adds the error of the job.
 func observeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Network == nil {
 		return
@@ -210,14 +211,14 @@ func observeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	}
 }
 
-// observeReleasedNetwork adds the network's state only after a failure.
+// observeReleasedNetwork adds the network's state to the job's result only after a failure.
 func observeReleasedNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
 		observeNetwork(ctx, a, j, out)
 	}
 }
 
-// observeNoGeneration clears the finish's generation, because the job applied no spec.
+// observeNoGeneration clears the generation in the job's result, because the job applied no spec.
 func observeNoGeneration(_ context.Context, _ *Agent, _ *job, out *wire.Finish) { out.Generation = 0 }
 
 func recordVM(a *Agent, j *job, out *wire.Finish) error { return recordVMResult(a, j, out, false) }

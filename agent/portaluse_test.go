@@ -62,7 +62,7 @@ func (p *portal) give(w wire.Work) fleet.JobID {
 	return w.ID
 }
 
-// result waits for the job's first finish.
+// result waits until the agent has reported the first result of the job.
 func (p *portal) result(id fleet.JobID) (out finish) {
 	p.t.Helper()
 	p.wait("finish of job "+string(id), func() bool {

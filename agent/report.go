@@ -45,9 +45,9 @@ func (r *reporter) trigger() {
 	}
 }
 
-// triggerFull requests a full report. The agent calls it after each finish: the portal ignores a VM's state in a report
-// numbered before the VM's finish. If that report already had the new state, later heartbeats with the same digest
-// would never deliver it.
+// triggerFull requests a full report. The agent calls it after each job result: the portal ignores a VM's state in a
+// report numbered before the result of the VM's job. If that report already had the new state, later heartbeats with
+// the same digest would never deliver it.
 func (r *reporter) triggerFull() {
 	r.mu.Lock()
 	r.forceFull = true

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// result records how the job ended, reads the resulting state of the host, and returns the finish for the portal; nil:
+// result records how the job ended, reads the resulting state of the host, and returns the result for the portal; nil:
 // there is no result to send.
 func (a *Agent) result(j *job, err error) *wire.Finish {
 	single := j.Kind.SingleShot(j.Args)
@@ -46,7 +46,7 @@ func isRetryable(err error) bool {
 	return errors.Is(err, hypervisor.ErrAway) || fleet.CodeOf(err) == fleet.Unavailable
 }
 
-// observe adds the status after the job, and then the finish's sequence number: see Agent.nextSeq.
+// observe adds the status after the job, and then the result's sequence number: see Agent.nextSeq.
 func (a *Agent) observe(j *job, out *wire.Finish) {
 	ctx, cancel := context.WithTimeout(j.ctx, a.times.callLimit)
 	defer cancel()
@@ -91,8 +91,8 @@ func (a *Agent) reportPending(inWork context.Context) {
 	a.pending = nil
 }
 
-// reportOutdated reports that a job's epoch is older than the newest one of its subject, until the portal answers or
-// the session ends. The job was not run. If the portal has given out the job again in the meantime, it refuses the
+// reportOutdated reports that a job's epoch is older than the newest epoch of the same object, until the portal answers
+// or the session ends. The job was not run. If the portal has given out the job again in the meantime, it refuses the
 // report because of the report's epoch.
 func (a *Agent) reportOutdated(ctx context.Context, w wire.Work, newest int64) {
 	out := wire.Finish{Epoch: w.Epoch, Newest: newest, Generation: w.Generation, Outcome: wire.Outdated, Seq: a.nextSeq()}

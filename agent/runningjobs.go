@@ -33,7 +33,8 @@ type job struct {
 	output       *fleet.GuestOutput    // result of a program in the guest; used by the handler's goroutine
 }
 
-// runningJobs holds the running jobs. One job of a subject acts at a time; later jobs of the subject wait.
+// runningJobs holds the running jobs. Only one job of an object (the job's subject, such as a VM) acts at a time; later
+// jobs of the object wait.
 type runningJobs struct {
 	mu            sync.Mutex
 	jobs          map[fleet.JobID]*job

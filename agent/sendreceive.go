@@ -185,7 +185,7 @@ type sentDisk struct {
 // fails without losing data.
 const maxSentDisks = 256
 
-// noteSent records the stamp of a disk's file before it is sent.
+// noteSent records the stamp of a disk's file, which identifies the content, before the file is sent.
 func (m *stateFile) noteSent(id fleet.TransferID, stamp string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -194,7 +194,7 @@ func (m *stateFile) noteSent(id fleet.TransferID, stamp string) error {
 	return m.save()
 }
 
-// sentStamp returns the recorded stamp; empty: none.
+// sentStamp returns the recorded stamp of a disk's file; empty: none.
 func (m *stateFile) sentStamp(id fleet.TransferID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -125,8 +125,8 @@ func (m *stateFile) setVMResult(vm fleet.VM, generation int64, kind fleet.JobKin
 	return m.save()
 }
 
-// noteVMBegun records a VM before its definition is stamped, so that the stamp of an interrupted job does not count as
-// a success.
+// noteVMBegun records a VM before a job writes the new generation into the definition, so that the generation of an
+// interrupted job does not count as a success.
 func (m *stateFile) noteVMBegun(vm fleet.VM) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -64,7 +64,7 @@ func withVolume(call func(hypervisor.Storage, context.Context, hypervisor.Volume
 	}
 }
 
-// observeVolume adds the current state of the volume's pool to the finish.
+// observeVolume adds the current state of the volume's pool to the job's result.
 func observeVolume(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return

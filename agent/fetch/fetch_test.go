@@ -233,7 +233,7 @@ func TestRedirectsAreLimited(t *testing.T) {
 	}
 }
 
-// raw sends text and then calls after.
+// raw returns a handler that sends text as the raw response and then calls after.
 func raw(text string, after func(net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffered, err := w.(http.Hijacker).Hijack()

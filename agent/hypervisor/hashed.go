@@ -6,7 +6,7 @@ import "quantix/internal/fleet"
 type VolumeChecksum struct {
 	Ref    fleet.Volref `json:"ref"`
 	SHA256 string       `json:"sha256"`
-	// Stamp identifies the state of the file at the time of the checksum. Only the backend interprets it.
+	// Stamp identifies the content of the file at the time of the checksum. Only the backend interprets it.
 	Stamp string `json:"stamp"`
 }
 

@@ -31,9 +31,9 @@ type Apply struct {
 	Progress   Progress
 }
 
-// HasUnknownBase reports whether the definition with the generation stamped cannot be the base of a three-way merge.
-// Either an administrator restored an older definition, or the portal's database was restored and has no record of the
-// applied spec.
+// HasUnknownBase reports whether the definition, which has the generation stamped, cannot be the base of a three-way
+// merge. Either an administrator restored an older definition, or the portal's database was restored and has no record
+// of the applied spec.
 func (in Apply) HasUnknownBase(stamped int64, was Applied) bool {
 	return stamped < in.AppliedGeneration || stamped > in.VM.Generation ||
 		stamped == in.VM.Generation && in.SpecHash != "" && was.SpecHash != "" && was.SpecHash != in.SpecHash
@@ -95,8 +95,8 @@ func UndefinedFault() fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultUndefined, Text: "Somebody removed the VM's definition on the host. The VM still runs, but is lost when it stops. Reapply the VM's configuration to define the VM again."}
 }
 
-// LostFault returns the fault of a running guest that libvirt reports as off. pid is QEMU's process ID. kept is
-// libvirt's status file that libvirt could not read.
+// LostFault returns the fault of a running guest that libvirt reports as off. pid is QEMU's process ID. kept is the
+// path of the status file that libvirt could not read.
 func LostFault(pid int, kept string) fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultLost, Text: fmt.Sprintf("libvirt has lost the VM: libvirt reports the VM as off, but its QEMU (process %d) is still running. Quantix refuses all jobs for the VM. "+
 		"libvirt's log says why libvirt could not read %s. Repair that file and restart libvirt, or end that process.", pid, kept)}

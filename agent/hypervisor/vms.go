@@ -10,18 +10,18 @@ import (
 // VMs defines, starts, stops, moves and deletes virtual machines, and connects to their consoles.
 type VMs interface {
 	// VM returns the status of one domain; Power is fleet.Absent if the domain does not exist. generation is the
-	// generation stamped into the domain's metadata.
+	// generation in the domain's metadata.
 	VM(ctx context.Context, id fleet.VMID) (status fleet.VMStatus, generation int64, err error)
 
 	// ApplyVM creates disks that were never created, and writes the differences between the spec and the last applied
-	// spec into the persistent definition. It stamps the definition with the VM's ID and generation and stores the
-	// applied spec there. Edits made on the host stay and show in VMStatus.Drift, unless the job is to reapply the
+	// spec into the persistent definition. It writes the VM's ID, the generation and the applied spec into the
+	// definition's metadata. Edits made on the host stay and show in VMStatus.Drift, unless the job is to reapply the
 	// spec.
 	//
 	// ApplyVM never starts or stops the guest. Changes that a running guest gets only at its next start show in
-	// VMStatus.WhenNextBoot; pending unplugs show in VMStatus.PendingUnplug, too. A VM without a definition gets a new one
-	// that uses its existing disks. If a disk that was created before is missing, ApplyVM changes nothing and returns
-	// the text of VMStatus.Faults.
+	// VMStatus.WhenNextBoot; pending unplugs show in VMStatus.PendingUnplug, too. A VM without a definition gets a new
+	// one that uses its existing disks. If a disk that was created before is missing, ApplyVM changes nothing and
+	// returns the text of VMStatus.Faults.
 	//
 	// Changes to a NIC's security groups and anti-spoofing take effect immediately. ApplyVM never changes a security
 	// group that the host already has: only ApplySecurityGroup does. An unmanaged network filter of a NIC stays, and

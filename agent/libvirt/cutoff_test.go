@@ -42,8 +42,8 @@ func newCutter(t *testing.T) *faultRunner {
 	return &faultRunner{fixture: newFixtureOn(t, b), proxy: newProxy(t), book: path, kinds: map[string]int{}}
 }
 
-// placeDivisor reduces the duration of a run on real libvirt: the run injects a fault only at every third possible
-// place. Runs with other seeds use other places. The conformance suite of the mock uses all places.
+// placeDivisor reduces the duration of a run on real libvirt: the run injects a fault only at every third place. Runs
+// with other seeds use other places. The conformance suite of the mock injects faults at all places.
 const placeDivisor = 3
 
 // fault is a failure that can be injected at a place.

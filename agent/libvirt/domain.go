@@ -252,7 +252,7 @@ type fileStamp struct {
 	size    int64
 }
 
-// stampOf returns the stamp of the file at the path.
+// stampOf returns the fileStamp of the file at the path.
 func stampOf(path string) fileStamp {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -52,7 +52,7 @@ func (m *diskMove) unusedFile(ctx context.Context) (volumeFile, error) {
 	return f, err
 }
 
-// writeCopy copies the disk to the partial name of the destination volume.
+// writeCopy copies the disk to the unfinished name of the destination volume.
 func (m *diskMove) writeCopy(ctx context.Context, was volumeFile) error {
 	dst, err := withinLookPatience(ctx, func() (*os.File, error) {
 		return os.OpenFile(m.to.partial().path(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)

@@ -17,7 +17,7 @@ import (
 // networkSpace is the XML namespace of Quantix's element in a network's metadata.
 const networkSpace = "https://quantix.dev/xmlns/network/1"
 
-// networkDefinition returns the network's libvirt definition without the Quantix stamp.
+// networkDefinition returns the network's libvirt definition without Quantix's metadata.
 func networkDefinition(n fleet.Network) libvirtxml.Network {
 	s := n.Spec
 	if t := s.Mode.Info(); !t.HostAddresses {
@@ -114,14 +114,15 @@ func hasDnsmasq(x libvirtxml.Network) bool {
 	return false
 }
 
-// stamp is the metadata that Quantix writes into its network definitions.
+// stamp is the metadata that Quantix writes into its network definitions: the generation, and digests that reveal later
+// edits.
 type stamp struct {
 	Generation int64  `xml:"generation"`
 	Digest     string `xml:"digest"` // digest of the definition as Quantix wrote it
 	Groups     string `xml:"groups"` // digest of the port groups as Quantix wrote them; empty if there were none
 }
 
-// stamped returns the definition with its stamp.
+// stamped returns the definition with Quantix's metadata.
 func stamped(n fleet.Network) (string, error) {
 	x := networkDefinition(n)
 	groups := groupsOf(n.Spec)
@@ -135,7 +136,7 @@ func stamped(n fleet.Network) (string, error) {
 	return groups.insertInto(text), err
 }
 
-// networkStamp reads the stamp from a definition. It returns the zero stamp if there is none.
+// networkStamp reads Quantix's metadata from a definition. It returns the zero stamp if there is none.
 func networkStamp(x libvirtxml.Network) (s stamp) {
 	if x.Metadata == nil {
 		return s
@@ -160,7 +161,7 @@ func networkStamp(x libvirtxml.Network) (s stamp) {
 	}
 }
 
-// isUnedited reports whether nobody has edited the definition since Quantix wrote it. The stamp may have an older
+// isUnedited reports whether nobody has edited the definition since Quantix wrote it. The definition may have an older
 // generation than the spec.
 func (s stamp) isUnedited(is libvirtxml.Network) bool {
 	plain := is
@@ -205,7 +206,7 @@ func xmlText(x libvirtxml.Network) string {
 	return text
 }
 
-// networkParts lists the parts of a definition with the names shown to people.
+// networkParts lists the compared parts of a network definition, with the names shown to people.
 var networkParts = []struct {
 	name string
 	of   func(libvirtxml.Network) libvirtxml.Network

@@ -101,7 +101,7 @@ func TestNetworkDifferencesNameEditedParts(t *testing.T) {
 	}
 }
 
-// Quantix overwrites an older definition that it wrote. It never overwrites a definition without a stamp.
+// Quantix overwrites an older definition that it wrote. It never overwrites a definition without Quantix's metadata.
 func TestOnlyUneditedNetworkIsOverwritten(t *testing.T) {
 	t.Parallel()
 	old, next := goldenNetworks()["nat"], goldenNetworks()["isolated"]

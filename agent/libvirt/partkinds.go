@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// readParts reads all parts into the spec. For each field with a setting that no spec can express, it adds a
-// description to odd; a nil odd discards the descriptions.
+// readParts reads all fields of the list parts into the spec. For each field with a setting that no spec can express,
+// it adds a description to odd; a nil odd discards the descriptions.
 func readParts(x *libvirtxml.Domain, s *fleet.VMSpec, odd map[string]string) {
 	for _, p := range parts {
 		if unsupported := p.read(x, s); unsupported != "" && odd != nil {

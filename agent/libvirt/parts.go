@@ -31,7 +31,8 @@ type part struct {
 	read func(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string)
 }
 
-// parts lists all parts. A definition always has a devices element: see edit and definedOf.
+// parts lists the fields of the spec that map to one place each. A definition always has a devices element: see edit
+// and definedOf.
 var parts = []part{
 	{"firstBoot", nil, readFirstBoot}, // the host writes the first-boot file: see editFirstBoot
 	{"cpu.model", writeModel, readModel},

@@ -41,7 +41,7 @@ func (b *Backend) formatsNow(ctx context.Context, c *conn) (formats, error) {
 	return b.usersOf(ctx, decisionRecency, all).formats, nil
 }
 
-// asRaw returns the facts of a raw file: its length, and nothing from its content. begins keeps the format that the
+// asRaw returns the facts of a raw file: its length, and nothing from its content. begins is the format that the
 // content resembles, for callers that create images from the file.
 func (f volumeFile) asRaw() volumeFile {
 	f.begins = cmp.Or(f.Format, "qcow2") // only a truncated qcow2 header leaves the format empty

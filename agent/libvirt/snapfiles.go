@@ -94,7 +94,7 @@ func syncDir(dir string) error {
 }
 
 // saveState copies the current UEFI variables and TPM state. It does nothing if the VM has neither or if the copy
-// exists, because a copy gets its final name only when complete. kept reports whether a copy exists.
+// exists, because a copy gets its final name only when complete. kept reports whether a copy exists now.
 func saveState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	if _, err := os.Stat(to); err == nil {
 		return true, nil

@@ -155,7 +155,7 @@ func (h *Host) enter(ctx context.Context) error {
 	return nil
 }
 
-// step waits for the fraction parts of Delay.
+// step waits for the given fraction of Delay.
 func (h *Host) step(ctx context.Context, parts float64) error {
 	d := time.Duration(parts * float64(h.opts.Delay))
 	if d == 0 {

@@ -84,7 +84,7 @@ func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	return h.setBytes(ctx, in, string(to.head))
 }
 
-// receivedPart returns the part of the upload received so far.
+// receivedPart returns the bytes that the host has received of the upload so far.
 func (h *Host) receivedPart(in hypervisor.VolumeWork, algorithm string) *receivedUpload {
 	h.mu.Lock()
 	defer h.mu.Unlock()

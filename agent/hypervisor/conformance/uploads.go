@@ -167,7 +167,7 @@ func testUploadResumes(t *testing.T, h *host) {
 	defer silent.Close()
 	u.send(t, 1<<20)
 
-	// The received part of an interrupted piece counts.
+	// The received part of an interrupted piece is not sent again.
 	conn, _, from := u.open(t)
 	piece := make([]byte, wire.UploadHeader)
 	wire.PutUploadHeader(piece, 200_000)
