@@ -158,7 +158,7 @@ func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 		golibvirt.DomainUndefineNvram | golibvirt.DomainUndefineCheckpointsMetadata
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
 		if s.live != nil {
-			// DomainDestroy fails if the guest has ended meanwhile. The domain is then only undefined.
+			// DomainDestroy fails if the guest has ended meanwhile. Then only the definition is removed.
 			if err := l.DomainDestroy(s.ref); err != nil && !is(err, golibvirt.ErrOperationInvalid) {
 				return err
 			}

@@ -16,7 +16,8 @@ type Rate struct {
 	next time.Time // when the rate allows the next bytes
 }
 
-// burst is how far a transfer may be ahead of its rate. A pause after each block would take longer than the block.
+// burst is how far a transfer may be ahead of its rate, because a sleep after each block would take longer than the
+// block itself.
 const burst = 100 * time.Millisecond
 
 // Take waits until n more bytes are allowed, or returns ctx's cause.
