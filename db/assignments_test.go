@@ -11,7 +11,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// openSchema creates a database with the schema of an older release and runs the statements there.
+// openSchema creates a database with the schema of an older release and runs the statements in it.
 func openSchema(t *testing.T, version int64, statements ...string) (*sql.DB, string) {
 	t.Helper()
 	url := testkit.EmptyURL(t)

@@ -28,7 +28,8 @@ const sizesSQL = `WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout
 	SELECT string_agg(ceil(log(4, 1 + pg_relation_size(c.oid) / 8192))::text, ',' ORDER BY c.oid) FROM patience, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE c.relkind = 'r' AND n.nspname = ANY (current_schemas(false))`
 
-// prepare is called before a connection is used. It returns false for a broken connection.
+// prepare is called before a connection is used, and discards the connection's plans if the table sizes have changed.
+// It returns false for a broken connection.
 func (r *replanner) prepare(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	now, lastCheck := time.Now().UnixNano(), r.lastCheck.Load()
 	if now-lastCheck >= int64(replanEvery) && r.lastCheck.CompareAndSwap(lastCheck, now) {

@@ -30,9 +30,9 @@ SELECT EXISTS (SELECT 1 FROM host_sessions WHERE host_id = @host_id AND session 
 SELECT number FROM host_sessions WHERE host_id = @host_id AND session = @session FOR KEY SHARE;
 
 -- name: Heartbeats :many
--- Stores heartbeats of many hosts. A host without a row in the result has another session. Rows are locked in one order
--- to avoid deadlocks between batches. A heartbeat counts from the time it was sent; its inventory time counts only if
--- its digest equals the stored one. The end of an offline period is recorded.
+-- Stores heartbeats of many hosts. A host without a row in the result has another agent session. Rows are locked in one
+-- order to avoid deadlocks between batches. A heartbeat counts from the time it was sent; its inventory time counts
+-- only if its digest equals the stored one. The end of an offline period is recorded.
 WITH beats AS (
     SELECT unnest(@host_ids::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@loads::text[])::jsonb AS load,
            unnest(@digests::text[]) AS digest, LEAST(now(), unnest(@sent::timestamptz[])) AS sent,
@@ -52,9 +52,9 @@ WITH beats AS (
 SELECT t.host_id, t.session, t.digest, now()::timestamptz AS now FROM told t;
 
 -- name: BeginReport :one
--- Accepts only a report newer than the last one, with a number of the session. look_age is the time since the last
--- successful inventory; NULL if there was none. sighted is set if the hypervisor is reachable again. The end of an
--- offline period is recorded.
+-- Accepts a report only if its number belongs to the agent's session and is higher than the last report's number.
+-- look_age is the time since the last successful inventory; NULL if there was none. sighted is set if the hypervisor is
+-- reachable again. The end of an offline period is recorded.
 WITH was AS (SELECT w.host_id, w.blind_since, w.looked_at FROM host_sessions w WHERE w.host_id = @host_id FOR NO KEY UPDATE), told AS (
     UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, @sent::timestamptz)), digest = @digest, report_seq = @seq,
         load = COALESCE(@load, s.load), last_look = LEAST(now(), GREATEST(s.last_look, LEAST(now(), @sent) - make_interval(secs => sqlc.narg(look_age)::float8))),
@@ -107,7 +107,7 @@ ON CONFLICT (host_id, id) DO UPDATE SET name = EXCLUDED.name, status = EXCLUDED.
 WHERE found_vms.name <> EXCLUDED.name OR found_vms.status <> EXCLUDED.status;
 
 -- name: ReportMeters :exec
--- Stores the readings of running VMs: one row per host, with parallel arrays. The row also keeps the previous CPU
+-- Stores the meter values of running VMs: one row per host, with parallel arrays. The row also keeps the previous CPU
 -- times, so that queries can compute the load since then.
 INSERT INTO host_meters AS m (host_id, at, vm_ids, cpu_nanos, memory_bytes, read_bytes, write_bytes, receive_bytes, send_bytes)
 SELECT r.host_id, now(), array_agg(r.vm_id), array_agg(r.cpu), array_agg(r.memory), array_agg(r.read), array_agg(r.write), array_agg(r.receive), array_agg(r.send)

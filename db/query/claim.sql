@@ -1,5 +1,5 @@
 -- name: CheckForWork :one
--- Whether the session is the host's current one, and whether jobs may be queued for the host.
+-- Whether the agent session is the host's current one, and whether jobs may be queued for the host.
 SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.session = @session) AS proven,
        EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = @host_id AND j.state = 'queued' AND j.run_after <= now()) AS waits;
 
@@ -130,7 +130,7 @@ FROM ended e WHERE jobs.id = ANY (ARRAY[e.id])
 RETURNING jobs.*;
 
 -- name: Overtaken :one
--- Whether a newer job of the same kind, a deletion, or a job for another power state is queued.
+-- Whether a newer job of the same kind, a deletion, or a job for another power state is queued for the job's subject.
 SELECT EXISTS (SELECT 1 FROM jobs j JOIN jobs n ON n.subject = j.subject AND n.host_id = j.host_id AND n.state = 'queued' AND n.id <> j.id
     WHERE j.id = @id AND (n.kind = j.kind OR n.kind = 'vm.delete' OR ordered_power(n.kind) IS NOT NULL AND ordered_power(j.kind) IS NOT NULL));
 

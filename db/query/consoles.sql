@@ -11,8 +11,8 @@ WHERE hash = @hash AND console_id = @console_id AND used_at IS NULL AND expires_
 RETURNING vm_id, user_id, session;
 
 -- name: AwaitedConsole :one
--- Whether the session is the host's current one, and the user of a console whose browser connected within the last 30
--- seconds; empty values without such a console.
+-- Whether the agent session is the host's current one, and the user of a console whose browser connected within the
+-- last 30 seconds; empty values without such a console.
 SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.session = @session) AS proven,
     COALESCE(t.user_id, '')::text AS user_id, COALESCE(t.session, '')::text AS of_session, COALESCE(v.host_id, '')::text AS of_host
 FROM (SELECT 1) one LEFT JOIN (console_tickets t JOIN vms v ON v.id = t.vm_id)

@@ -19,6 +19,6 @@ WHERE (SELECT count(*) FROM volume_reads r JOIN jobs j ON j.id = r.job_id WHERE 
 SELECT user_id, session, host_id FROM volume_reads WHERE pair_id = @pair_id AND host_id = @host_id AND at > now() - interval '30 seconds';
 
 -- name: AbandonRelay :exec
--- The user no longer waits: a queued job is cancelled; a running job ends when its connection breaks.
+-- Ends a download whose user no longer waits: a queued job is cancelled; a running job ends when its connection breaks.
 UPDATE jobs j SET state = 'cancelled', error = 'Nobody waits for it any more.', ended_at = now()
 FROM volume_reads r WHERE r.pair_id = @pair_id AND r.user_id = @user_id AND j.id = r.job_id AND j.state = 'queued';

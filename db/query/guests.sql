@@ -1,5 +1,5 @@
 -- name: ReportGuests :exec
--- Stores readings of guest agents. Only readings from a VM's own host count.
+-- Stores what guest agents reported. Reports from hosts other than the VM's own are ignored.
 INSERT INTO vm_guests AS g (vm_id, host_id, at, reading)
 SELECT v.id, v.host_id, now() - r.ago * interval '1 millisecond', r.reading
 FROM (SELECT unnest(@host_ids::text[]) AS host_id, unnest(@vm_ids::text[]) AS vm_id, unnest(@agos::bigint[]) AS ago, unnest(@readings::text[])::jsonb AS reading) r

@@ -26,7 +26,7 @@ DELETE FROM hosts WHERE id = @id;
 UPDATE host_sessions SET conflict = '', conflict_at = NULL WHERE host_id = @host_id AND conflict <> '';
 
 -- name: Candidates :many
--- The data that placement needs, of one host, or of all hosts if @host is empty.
+-- The data that placement needs about one host, or about all hosts if @host is empty.
 SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,

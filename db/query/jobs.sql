@@ -12,9 +12,10 @@ INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generat
 SELECT job.id, @host_id, @project_id, @kind, @subject, @subject_name, @generation, @created_by, @user_id FROM job;
 
 -- name: JoinQueue :one
--- QueueJob for the other cases, and for a subtask without a job; returns the task. A queued job with the same subject
--- and kind takes the newer generation and arguments. The request then joins that job's task, except that a subtask
--- takes over the job. Queued retries of the subject run at once, so that they do not block the newer job.
+-- Queues a job, or joins a queued one, in the cases that QueueJob leaves out and for a subtask without a job. Returns
+-- the task. A queued job with the same subject and kind takes the newer generation and arguments. The request then
+-- joins that job's task, except that a subtask takes over the job. Queued retries of the subject run at once, so that
+-- they do not block the newer job.
 WITH sooner AS (
     UPDATE jobs w SET run_after = now()
     WHERE w.subject = @subject AND w.host_id = @host_id AND w.state = 'queued' AND w.task_id IS NOT NULL AND w.kind <> @kind AND w.retries > 0

@@ -1,6 +1,7 @@
 -- name: StrangeDomains :many
--- The domains of a host that are not its own VMs, and the domains of its VMs without the right mark. proof is computed
--- from the domain's mark. known: another host's VM has this ID; proven: and the mark is right.
+-- The domains of a host that are not its own VMs, and the domains of its own VMs without the right ownership mark.
+-- proof is computed from the mark in the domain's metadata. known: the ID is that of another host's VM; proven: the
+-- mark is right, too.
 SELECT r.id::text AS id, (v.host_id IS NOT DISTINCT FROM @host_id)::boolean AS mine, (v.id IS NOT NULL)::boolean AS known,
        COALESCE(r.proof = vm_proof(m.vm_id, m.mark), false)::boolean AS proven, COALESCE(m.mark, '')::text AS mark
 FROM jsonb_to_recordset(@domains::jsonb) AS r (id text, proof text)
@@ -11,7 +12,7 @@ WHERE v.host_id IS DISTINCT FROM @host_id OR r.proof IS DISTINCT FROM vm_proof(m
 DELETE FROM vm_sightings WHERE host_id = @host_id AND vm_id <> ALL (@ids::text[]);
 
 -- name: SightVMs :exec
--- A person's decision about a running domain ends when the domain stops.
+-- A user's decision that a domain running on another host is not the VM ends when the domain stops.
 INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven)
 SELECT v.id, @host_id, r.power, r.generation, r.proven
 FROM jsonb_to_recordset(@seen::jsonb) AS r (id text, power text, generation bigint, proven boolean) JOIN vms v ON v.id = r.id
@@ -23,9 +24,9 @@ ON CONFLICT (vm_id, host_id) DO UPDATE SET power = EXCLUDED.power, generation = 
 WHERE (vm_sightings.power, vm_sightings.generation, vm_sightings.proven) IS DISTINCT FROM (EXCLUDED.power, EXCLUDED.generation, EXCLUDED.proven);
 
 -- name: PlacesToSettle :many
--- VMs that another host runs, proven by their mark, after both hosts have reported again. gone is set if the VM's own
--- host no longer runs it; otherwise both hosts run it. VMs that their own host is starting are omitted. An empty @vm_id
--- selects all VMs.
+-- VMs that another host reports as running with the right ownership mark, after both hosts have reported again. gone is
+-- set if the VM's own host no longer runs it; otherwise both hosts run it. VMs that their own host is starting are
+-- omitted. An empty @vm_id selects all VMs.
 SELECT s.vm_id, s.host_id, v.host_id AS own_id, (v.status->>'power' <> 'running')::boolean AS gone
 FROM vm_sightings s JOIN vms v ON v.id = s.vm_id
 JOIN host_sessions own ON own.host_id = v.host_id JOIN host_sessions its ON its.host_id = s.host_id
@@ -40,7 +41,7 @@ ORDER BY s.vm_id, s.began, s.host_id
 LIMIT 500;
 
 -- name: SightingsSeen :many
--- The times of the last inventories of the hosts with a sighting of the VM.
+-- The other hosts that report a domain with the VM's ID, with the times of their last inventories.
 SELECT s.host_id, h.looked_at FROM vm_sightings s LEFT JOIN host_sessions h ON h.host_id = s.host_id WHERE s.vm_id = @vm_id;
 
 -- name: RequestFullReports :exec
@@ -66,7 +67,8 @@ UPDATE vm_sightings SET alarm = true WHERE vm_id = @vm_id AND host_id = @host_id
 UPDATE vm_sightings SET settled = true, alarm = false WHERE vm_id = @vm_id AND power IN ('running', 'paused') AND (alarm OR NOT settled);
 
 -- name: KeepAsDiscovered :exec
--- Stores the old host's domain as a discovered VM and as a sighting, as that host's next report would.
+-- Stores the old host's domain as a discovered VM and as another host's report on the VM, as that host's next report
+-- would.
 WITH left_there AS (
     INSERT INTO found_vms (host_id, id, name, status)
     SELECT v.host_id, v.id, COALESCE(NULLIF(v.status->>'domain', ''), v.name), v.status FROM vms v WHERE v.id = @vm_id ON CONFLICT DO NOTHING)

@@ -22,7 +22,7 @@ FROM vm_plans p LEFT JOIN hosts h ON h.id = p.host_id WHERE p.id = @id AND p.use
 DELETE FROM vm_plans p WHERE p.id = @id AND p.user_id = @user_id AND p.asked_at > now() - @life::interval RETURNING p.vm_id, p.asked;
 
 -- name: AnswerPlan :exec
--- Only the host's first answer is stored. Pages of the VM are woken.
+-- Stores the host's first answer to a plan; later answers are ignored. Pages of the VM are notified.
 WITH answered AS (
     UPDATE vm_plans SET drawing = @drawing, failed = @failed WHERE id = @id AND host_id = @host_id AND drawing IS NULL RETURNING vm_id
 )

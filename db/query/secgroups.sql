@@ -116,7 +116,8 @@ FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON
 WHERE a.security_group_id = ANY (@ids::text[]) ORDER BY h.name, a.host_id;
 
 -- name: SecurityGroupsFailed :many
--- Groups that hosts failed to apply or that were changed there, of these projects or of all, with one host's error.
+-- Groups of these projects, or of all projects, that hosts failed to apply or that were changed on hosts, with one
+-- host's error.
 SELECT s.id, s.name, count(*)::bigint AS hosts, min(h.name)::text AS host_name, min(COALESCE(a.status->>'error', a.status->>'drift'))::text AS words
 FROM assignments a JOIN security_groups s ON s.id = a.security_group_id JOIN hosts h ON h.id = a.host_id
 WHERE (a.faulty OR a.status ? 'drift') AND a.asked = 'assign' AND a.security_group_id IS NOT NULL AND (@all_projects::boolean OR s.project_id = ANY (@projects::text[]))

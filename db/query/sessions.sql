@@ -1,6 +1,6 @@
 -- name: NoteSignIn :one
--- Returns the start time of the session. The row lock orders a sign-in against a password change, so that no session
--- with the old password starts later. Returns no row if the account has changed since it was read.
+-- Returns the start time of the user's session. The row lock orders a sign-in against a password change, so that no
+-- session with the old password starts later. Returns no row if the account has changed since it was read.
 UPDATE users SET last_seen_at = clock_timestamp()
 WHERE id = @id AND password_hash = @password_hash AND NOT disabled
 RETURNING last_seen_at;

@@ -1,5 +1,5 @@
 -- name: GetTask :one
--- With own, a user's tasks over several projects and their subtasks are visible too.
+-- With own, the user's own tasks that span several projects, and their subtasks, are visible too.
 SELECT sqlc.embed(t), COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
 WHERE t.id = @id AND (@all_projects::boolean OR t.project_id = ANY (@projects::text[])
                       OR t.project_id IS NULL AND (t.steps IS NOT NULL OR t.parent_id IS NOT NULL) AND t.user_id = @own);
@@ -77,7 +77,7 @@ SELECT settle_parent(@id);
 SELECT pg_notify('quantix', 'orders');
 
 -- name: PendingTasks :many
--- Concurrent portals get different tasks.
+-- Concurrent portals get different pending subtasks.
 SELECT id, parent_id, kind, subject, subject_name, user_id, created_by, address FROM tasks WHERE pending AND NOT held ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED;
 
 -- name: RefuseTask :exec

@@ -62,7 +62,7 @@ SELECT sqlc.embed(t), COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT 
 WHERE t.subject = @subject AND t.state = 'queued' AND t.retry_at IS NOT NULL ORDER BY t.id LIMIT 1;
 
 -- name: VMMeter :one
--- The latest reading of the VM. cpu_percent is negative after a restart of the VM or without an earlier reading.
+-- The latest meter values of the VM. cpu_percent is negative after a restart of the VM or without earlier values.
 SELECT m.at, m.cpu_nanos[p.i]::bigint AS cpu_nanos, m.memory_bytes[p.i]::bigint AS memory_bytes, m.read_bytes[p.i]::bigint AS read_bytes,
        m.write_bytes[p.i]::bigint AS write_bytes, m.receive_bytes[p.i]::bigint AS receive_bytes, m.send_bytes[p.i]::bigint AS send_bytes,
        COALESCE((m.cpu_nanos[p.i] - m.before_cpu[array_position(COALESCE(m.before_ids, m.vm_ids), v.id)])

@@ -35,7 +35,7 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 		r.exec(`SELECT make_audit($1)`, away)
 		r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month($1), 'ann', $2, ''), (audit_month($1 + 1) - interval '1 ms', 'ann', $2, '')`, away, strconv.Itoa(away))
 	}
-	// Lines of months without a partition.
+	// These lines are of months without a partition.
 	r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month(-40), 'ann', 'lost long ago', ''), (audit_month(5), 'ann', 'ahead', '')`)
 	keep(24)
 	for action, want := range map[string]int{"lost long ago": 0, "-36": 0, "-25": 0, "-24": 2, "-1": 2, "0": 2, "ahead": 1} {
@@ -55,7 +55,8 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 			t.Errorf("%s can be changed", part)
 		}
 	}
-	// A new month's partition leaves lines that are already in the default partition there, without an error.
+	// Adding the partition of a new month succeeds although the default partition has lines of that month. The lines
+	// stay there.
 	r.exec(`DROP TABLE ` + month(2))
 	r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month(2), 'ann', 'early', '')`)
 	keep(24)

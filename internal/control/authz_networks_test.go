@@ -12,14 +12,14 @@ func (w *authzFixture) definedNetwork() fleet.NetworkID {
 	return id
 }
 
-// networkWithReservation returns a lan with an address reservation.
+// networkWithReservation returns a network with an address reservation.
 func (w *authzFixture) networkWithReservation() fleet.NetworkID {
 	id := w.definedNetwork()
 	w.exec(`UPDATE networks SET spec = '{"mode":"isolated","ipv4":{"gateway":"10.9.0.1/24","dhcp":{"ranges":[{"start":"10.9.0.9","end":"10.9.0.20"}],"leases":[{"mac":"52:54:00:00:00:98","ip":"10.9.0.8"}]}}}' WHERE id = $1`, id)
 	return id
 }
 
-// networkWithPortGroup returns a lan with a port group.
+// networkWithPortGroup returns a network with a port group.
 func (w *authzFixture) networkWithPortGroup() fleet.NetworkID {
 	id := w.definedNetwork()
 	w.exec(`UPDATE networks SET spec = '{"mode":"isolated","portGroups":[{"name":"voice"}]}' WHERE id = $1`, id)

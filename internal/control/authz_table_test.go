@@ -144,7 +144,7 @@ var peopleCases = map[string]useCase{
 	"VMHistory":   {permitted: redSeen, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"VMMeter":     {permitted: redSeen, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"OpenConsole": {permitted: except(redUse, "system"), args: func(w *authzFixture) []any { return []any{w.vm()} }},
-	// Use cases that run inside Once check their own permissions.
+	// Use cases that run inside RunOnce check their own permissions.
 	"RunOnce": {permitted: except(persons, "system") + " system?", args: func(w *authzFixture) []any {
 		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
 		return []any{control.Key{Name: w.name("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}

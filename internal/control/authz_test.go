@@ -17,8 +17,8 @@ import (
 	"quantix/internal/notify"
 )
 
-// useCase is one entry of the table. may lists the permitted actors by their names in authzFixture.actors; an actor
-// with "?" is not tested. with returns the arguments, new for each call: objects of project red, or mia's own.
+// useCase is one entry of the table. permitted lists the actors by their names in authzFixture.actors; an actor with
+// "?" is not tested. args returns the arguments, new for each call: objects of project red, or mia's own.
 type useCase struct {
 	permitted string
 	args      func(w *authzFixture) []any
@@ -30,7 +30,7 @@ type useCase struct {
 const (
 	everybody = "nobody newcomer roleless stranger viewer member watcher operator admin agent alien system"
 	persons   = "newcomer roleless stranger viewer member watcher operator admin system" // actors with an account
-	// Actors who see some project, and the infrastructure that belongs to no project.
+	// Actors who see at least one project, and the infrastructure that belongs to no project.
 	somewhere   = "stranger viewer member watcher operator admin system"
 	someUse     = "stranger member operator admin system"
 	redSeen     = "viewer member watcher operator admin system"
@@ -44,7 +44,7 @@ const (
 	ownAgent    = "agent system?"
 )
 
-// mergeCases joins the parts of the table.
+// mergeCases joins several tables of use cases.
 func mergeCases(parts ...map[string]useCase) map[string]useCase {
 	all := map[string]useCase{}
 	for _, part := range parts {
@@ -63,8 +63,8 @@ func except(list string, names ...string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(list), func(n string) bool { return slices.Contains(names, n) }), " ")
 }
 
-// authzFixture is a projectFixture with an actor of every kind. viewer and member belong to project red; stranger
-// belongs only to project blue.
+// authzFixture is a projectFixture with an actor of every kind. viewer and member belong to project red; stranger, a
+// user without a role in project red, belongs only to project blue.
 type authzFixture struct {
 	*projectFixture
 	actors map[string]fleet.Actor
@@ -101,7 +101,7 @@ const foundID fleet.VMID = "0190f0f0-0000-7000-8000-0000000000f0"
 
 // TestEveryUseCaseChecksItsPermission calls every exported method of control as every actor, with existing objects. It
 // fails for a method without an entry, for a permitted actor who is not listed, for a change before a refusal, and for
-// an answer that shows the stranger objects of other projects.
+// an answer that shows objects of project red to the stranger, a user without a role in it.
 func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 	w := newAuthzFixture(t)
 	v := reflect.ValueOf(w.Control)
@@ -115,7 +115,7 @@ func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 				continue
 			}
 			entries++
-			// the entries before may have taken longer than the freshness limit
+			// Earlier entries may have taken longer than the freshness limit of host reports.
 			w.exec(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
 			w.checkCase(key, v.Method(i), entry)
 		}
@@ -199,7 +199,8 @@ func (w *authzFixture) checkCase(name string, method reflect.Value, entry useCas
 	}
 }
 
-// checkRevealsNothing checks that the stranger's result names no object of project red and no domain of a host.
+// checkRevealsNothing checks that the result for the stranger (a user of another project) names no object of project
+// red and no domain of a host.
 func (w *authzFixture) checkRevealsNothing(name string, out []any) {
 	w.t.Helper()
 	text, err := json.Marshal(out)

@@ -114,7 +114,7 @@ func visibleVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.V
 	return vms, nil
 }
 
-// childSteps makes one child per VM. A child that in.check refuses, or for which a permission is missing, stores the
+// childSteps makes one child per VM. A child that in.refuse refuses, or for which a permission is missing, stores the
 // refusal. forbidden is the first refusal for a missing permission.
 func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkRequest) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
 	vms, err := visibleVMs(ctx, q, a, in.ids)

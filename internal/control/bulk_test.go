@@ -224,7 +224,7 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 }
 
 // A bulk start checks where each VM runs, like a single start. A domain running on another host blocks the start, even
-// if that host is offline, if the domain has the VM's mark and no person has decided about it.
+// if that host is offline, if the domain has the VM's ownership mark, unless a user has decided that it is not the VM.
 func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
 	s := newTaskFixture(t)
 	online, offline := s.host("h3", 4096), s.h2

@@ -88,7 +88,7 @@ func TestTenantDashboardCountsAreConsistent(t *testing.T) {
 	}
 }
 
-// Many drifted VMs, and later by name a VM near its expiry and a VM whose snapshot schedule fails.
+// The dashboard has many drifted VMs and, later by name, a VM near its expiry and a VM whose snapshot schedule fails.
 func TestManyDriftedVMsHideNoOtherCause(t *testing.T) {
 	s := newProjectFixture(t)
 	for name, sql := range map[string]string{

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/relay"
 )
 
-// withSession returns the administrator with a session.
+// withSession returns the administrator chief with a browser session.
 func withSession() fleet.Actor {
 	a := chief
 	a.Session = "session"
@@ -89,7 +89,7 @@ func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
 	}
 }
 
-// Concurrent requests do not exceed the limit.
+// Concurrent download requests do not exceed the limit of transfers.
 func TestConcurrentTransferLimitHolds(t *testing.T) {
 	s := newProjectFixture(t)
 	var wait sync.WaitGroup

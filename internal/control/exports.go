@@ -142,7 +142,7 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 			return j, err
 		}
 		e.Disks = append(e.Disks, d.Ref())
-		// An upper estimate; the host measures before it starts.
+		// This is an upper estimate; the host measures the disk before it starts.
 		j.args.TakesBytes += min(vm.DiskBytes(d), 2*allocOf(vm, d.Ref())+1<<30)
 	}
 	if in.Disk == 0 {

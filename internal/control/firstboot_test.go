@@ -28,7 +28,7 @@ func secretFirstBoot() *control.FirstBootInput {
 
 func (w *authzFixture) vmWithFirstBoot() fleet.VMID {
 	w.t.Helper()
-	w.exec(enableFirstBoots) // reports in other entries have overwritten it
+	w.exec(enableFirstBoots) // reports in other entries have overwritten the hosts' support
 	vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.name("red"), HostID: w.h1, Spec: smallSpec, FirstBoot: hostnameFirstBoot("a")})
 	if err != nil {
 		w.t.Fatal(err)

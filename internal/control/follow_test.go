@@ -30,7 +30,7 @@ func newTwoHostFixture(t *testing.T) twoHostFixture {
 	return p
 }
 
-// domain returns a host's report of the VM's domain with the VM's mark.
+// domain returns the report of a host on which a domain has the VM's ID and ownership mark.
 func (p twoHostFixture) domain(power fleet.Power) wire.VMReport {
 	return wire.VMReport{ID: p.id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: power, CPUs: 1}, Proof: wire.Proof(p.id, p.mark)}
 }
@@ -45,7 +45,7 @@ func (p twoHostFixture) reportOther(power fleet.Power) {
 	p.other.report("there "+string(power), p.domain(power))
 }
 
-// runPlacesPass runs the pass over moved VMs and returns the VM.
+// runPlacesPass runs the pass SettlePlaces and returns the VM.
 func (p twoHostFixture) runPlacesPass() fleet.VMView {
 	p.t.Helper()
 	if err := p.SettlePlaces(p.t.Context(), fleet.SystemActor); err != nil {
@@ -107,7 +107,7 @@ func TestVMFollowedAfterExternalMigration(t *testing.T) {
 	if vm := p.runPlacesPass(); vm.Phase != fleet.PhaseStopped {
 		t.Fatalf("the new host reports off, the VM is %s", vm.Phase)
 	}
-	// And back with a single report: the old host runs the VM again.
+	// A single report moves the VM back: the old host runs the VM again.
 	p.reportOwn(fleet.Running)
 	p.other.report("off", p.domain(fleet.Stopped))
 	if vm := p.runPlacesPass(); vm.HostID != p.agent.HostID || vm.Phase != fleet.PhaseRunning {
@@ -239,8 +239,8 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 	if ok, why := vm.Allows(fleet.ActStop); !ok {
 		t.Errorf("after the decision it cannot be forced off: %s", why)
 	}
-	// The person's decision stays in effect: the VM does not follow the other host, and does not start while that host
-	// runs it.
+	// The user's choice of the host stays in effect: the VM is not assigned to the other host, and does not start while
+	// that host runs the VM's domain.
 	p.exec(`UPDATE vms SET generation = 1`)
 	p.reportOwn(fleet.Stopped)
 	vm = p.wantOnOwn("after it was stopped where it is", fleet.PhaseStopped)

@@ -17,7 +17,7 @@ func requestKey(name, request string) control.Key {
 	return control.Key{Name: name, Request: []byte(request), Secret: "qx_first"}
 }
 
-// resetOnce returns the function that a POST request runs within Once: it resets the VM and returns an answer.
+// resetOnce returns the function that a POST request runs within RunOnce: it resets the VM and returns an answer.
 func (s *projectFixture) resetOnce(id fleet.VMID) func(context.Context) ([]byte, error) {
 	return func(ctx context.Context) ([]byte, error) {
 		job, err := s.ActVM(ctx, s.member, id, fleet.ActReset)

@@ -94,7 +94,8 @@ func (in Image) describe() string {
 	return in.Volume + " on host " + string(in.HostID)
 }
 
-// usableVolumes returns the matching volumes. It refuses if one is unusable as an image or on no online host.
+// usableVolumes returns the volumes that in names. It refuses if one of them is unusable as an image or on no online
+// host.
 func (c *Control) usableVolumes(ctx context.Context, a fleet.Actor, in Image) ([]query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err

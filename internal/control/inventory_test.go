@@ -97,7 +97,7 @@ func TestSearchFindsOnlyVisibleObjects(t *testing.T) {
 			t.Errorf("by %q a stranger finds %+v %v", text, hits, err)
 		}
 	}
-	// The stranger finds the network default, the project blue and the published images.
+	// A user of project blue only finds the network "default", the project "blue" and the published images.
 	hits, err := s.Search(t.Context(), s.stranger, "e", 8)
 	if hits = slices.DeleteFunc(hits, func(f fleet.SearchHit) bool { return f.Kind == "image" }); err != nil || len(hits) != 2 {
 		t.Errorf("a stranger finds %+v %v", hits, err)

@@ -59,7 +59,7 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 	if got, err := out.Wait(t.Context(), one, time.Millisecond, nil); err != nil || len(got.Jobs) > 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// A claim that got fewer jobs than its limit leaves none, so the next claim need not query.
+	// A claim that got fewer jobs than its limit leaves none queued, so the next claim need not query.
 	one.Max = 3
 	woken := r.hub.Subscribe("jobs:" + string(r.agent.HostID))
 	defer woken.Close()

@@ -68,7 +68,7 @@ func (s *projectFixture) assignPoolByLabel(id fleet.PoolID, selector string) fle
 	return now
 }
 
-// changeMarks returns a summary of everything that a pass may write.
+// changeMarks returns a summary of everything that the assignment pass may write.
 func (s *projectFixture) changeMarks() string {
 	s.t.Helper()
 	var out string
@@ -269,7 +269,7 @@ func TestConcurrentPassesAssignOnce(t *testing.T) {
 		})
 	}
 	both.Wait()
-	s.runAssignPass() // assigns what a skipped pass left
+	s.runAssignPass() // assigns what the skipped pass left out
 	for _, id := range ids {
 		s.wantAssigned("after both", id, "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
 		if n := s.count(`audit WHERE action = 'pool.assign' AND subject = 'pool:` + string(id) + `'`); n != 1 {

@@ -54,7 +54,8 @@ func TestHostCannotTakeVMsOfOtherHosts(t *testing.T) {
 	if ok, why := p.wantOnOwn("with the other host silent", fleet.PhaseStopped).Allows(fleet.ActStart); !ok {
 		t.Errorf("a host that is offline and shows no mark keeps it from starting: %s", why)
 	}
-	// The other host shows the right mark while the VM's own host runs the VM: this raises an alarm, and the VM stays.
+	// The other host proves the right ownership mark while the VM's own host runs the VM: this raises an alarm, and the
+	// VM stays on its own host.
 	p.reportOwn(fleet.Running)
 	p.runOnBothHosts()
 }
@@ -72,7 +73,7 @@ func TestVMsWithoutMarkGetIt(t *testing.T) {
 	if answer := p.report("marked", p.domain(fleet.Running)); len(answer.Marks) != 0 {
 		t.Errorf("the host is given %v again", answer.Marks)
 	}
-	// No host gets the mark of another host's VM or of an unknown VM.
+	// No host gets the ownership mark of another host's VM or of an unknown VM.
 	if answer := p.other.report("claim", bare); len(answer.Marks) != 0 {
 		t.Errorf("another host is given %v", answer.Marks)
 	}

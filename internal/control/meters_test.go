@@ -10,7 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Two meter readings ten seconds apart give a load. A counter that restarted or is new between them gives none.
+// Two meter readings ten seconds apart give the VM's CPU load. A counter that restarted or is new between them gives
+// none.
 func TestVMLoadComputedFromTwoMeters(t *testing.T) {
 	r := newRig(t)
 	web, db, late := r.addVM("web"), r.addVM("db"), r.addVM("late")

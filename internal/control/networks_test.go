@@ -327,7 +327,7 @@ func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 	}
 	s.wantRefused("before it is there", fleet.Invalid, "no active network", func() error { return create() })
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"foreign":true}`)
-	// A status without an assignment does not count.
+	// A network's status on a host without an assignment does not count.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, v.ID, s.h2)
 	s.wantRefused("where only a different network of the same name is active", fleet.Invalid, "no active network", func() error { return create() })
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true}`)

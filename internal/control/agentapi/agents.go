@@ -55,7 +55,7 @@ func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 			return q.NumberAnew(ctx, db.NumberAnewParams{HostID: a.HostID, Base: answer.SeqBase})
 		})
 		host := string(a.HostID)
-		// a new agent process: a job of the previous process may have crashed it
+		// The agent process is new: a job may have crashed the previous process.
 		if err == nil && now.Instance != in.Instance {
 			err = endExhausted(ctx, q, &host)
 		}

@@ -12,13 +12,13 @@ import (
 // be lost at any time.
 type API struct {
 	store           *store.Store
-	hub             *notify.Hub // wakes parked claims
+	hub             *notify.Hub // wakes claims that wait for jobs
 	heartbeats      heartbeats
 	claims          batcher[claimant, claimResult]
 	results         batcher[result, resultOutcome]
 	assignmentCache assignmentCache
 	vault           auth.Vault // seals the certificate authority's key
-	pairURL         string     // relay URL of this very portal, for hosts
+	pairURL         string     // URL of this portal's relay, for hosts
 }
 
 // maxBatch is the number of hosts served by one statement. Larger batches save little and delay the first callers.

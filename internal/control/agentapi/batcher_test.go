@@ -12,7 +12,7 @@ import (
 	"quantix/internal/control/store"
 )
 
-// recorder records batches; the first batch blocks until free is closed.
+// recorder records batches; the first batch blocks until release is closed.
 type recorder struct {
 	batcher[int, int]
 	mu      sync.Mutex

@@ -97,8 +97,8 @@ func (api *API) claimFor(ctx context.Context, patience time.Duration, all []clai
 	if err != nil || len(jobs) == 0 {
 		return out, err
 	}
-	// Keyed by session, because an ended session of the same host may claim too. Of two requests of one session, one
-	// gets the jobs.
+	// Keyed by agent session, because an ended session of the same host may claim too. If one session sends two
+	// requests, only one gets the jobs.
 	of := map[string]*claimResult{}
 	for i, c := range slices.Backward(all) {
 		of[string(hashSession(c.Actor))] = &out[i]

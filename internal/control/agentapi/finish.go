@@ -45,7 +45,7 @@ func (api *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) 
 	}
 	out := make([]Finished, len(in))
 	var ask []result
-	var of []int // index in in of each element of ask
+	var of []int // for each element of ask, its index in in
 	for i, r := range in {
 		state, known := map[wire.Outcome]fleet.JobState{wire.Done: fleet.JobDone, wire.Failed: fleet.JobFailed, wire.Unknown: fleet.JobUnknown, wire.Cancelled: fleet.JobCancelled, wire.Outdated: fleet.JobQueued}[r.Outcome]
 		if !known {
@@ -107,7 +107,7 @@ func (api *API) settleAll(ctx context.Context, patience time.Duration, all []res
 		of := map[fleet.JobID]int{}
 		for i, r := range all {
 			row, known := held[r.job]
-			// another session may report on the same job
+			// Another agent session may report on the same job.
 			if known = known && bytes.Equal(row.Session, hashSession(r.Actor)); !known {
 				out[i].unknown = true
 				continue
@@ -270,7 +270,7 @@ func retryLater(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, 
 }
 
 // settleJob records the effects of a job's end on the job's subject, except the observed state, which endJobs writes.
-// The caller sets the state of the returned end.
+// The caller sets the state of the returned jobEnd.
 func settleJob(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (jobEnd, error) {
 	e := jobEnd{id: job.ID, error: in.Error}
 	if job.Kind == fleet.VMPlan {
@@ -288,7 +288,8 @@ func settleJob(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (
 	var err error
 	if n := assign.AssignableFor(typ); n != nil {
 		observed, stays, err = n.Settle(ctx, q, job, id, in)
-		// A volume's result reports its pool. Generation 0, because no change of the pool itself was applied.
+		// The result of a volume job reports the volume's pool. The generation is 0, because the job applied no change
+		// of the pool itself.
 	} else if ref, ok := job.Subject.Volume(); ok {
 		typ, id, in.Generation = string(fleet.TypePool), string(ref.PoolID), 0
 		observed, stays = in.Pool, in.Pool != nil

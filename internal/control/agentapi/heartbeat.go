@@ -67,8 +67,8 @@ func (api *API) heartbeat(ctx context.Context, a fleet.Actor, in wire.Report) (n
 	return row.Now, row.Digest != in.Digest, b.lost[a.HostID]
 }
 
-// sentAt returns a lower bound of the time a report was sent, by the database's clock. For an agent without a stamp it
-// is in the far future, which the database replaces by its current time.
+// sentAt returns a lower bound of the time a report was sent, by the database's clock. For an agent that sends no
+// timestamp it is in the far future, which the database replaces by its current time.
 func sentAt(in wire.Report) time.Time {
 	if in.Stamp == nil {
 		return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -140,7 +140,7 @@ func (api *API) writeBatch(ctx context.Context, b *batch) (err error) {
 	if err := api.writeMeters(ctx, proven...); err == nil || len(proven) == 1 || ctx.Err() != nil {
 		return err
 	}
-	// written one by one, so that a host removed in between does not fail the others
+	// Hosts are written one by one, so that a host removed in between does not fail the others.
 	b.lost = map[fleet.HostID]error{}
 	for _, m := range proven {
 		if err := api.writeMeters(ctx, m); err != nil {

@@ -57,7 +57,7 @@ func (l *JobWaiter) Claim(ctx context.Context, in wire.ClaimRequest, wait time.D
 	return wire.Claim{Jobs: work}, wait, err
 }
 
-// claimAndRecord claims jobs. Fewer jobs than requested mean an empty queue; take records that for later claims.
+// claimAndRecord claims jobs. Fewer jobs than requested mean an empty queue, which it records for later claims.
 func (l *JobWaiter) claimAndRecord(in wire.ClaimRequest, claim func(most int32) ([]wire.Work, error)) ([]wire.Work, error) {
 	now, most := time.Now(), int32(min(max(in.Max, 1), 32))
 	work, err := runOnOwnStack(func() ([]wire.Work, error) { return claim(most) })

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// hostReadings holds one host's readings of its running VMs.
+// hostReadings holds the values that one host measured of its running VMs.
 type hostReadings struct {
 	host    fleet.HostID
 	meters  []wire.Meter
@@ -18,8 +18,8 @@ type hostReadings struct {
 	guests  []fleet.GuestReading
 }
 
-// writeMeters stores readings of hosts whose sessions are proven. Negative CPU times are stored as 0, because queries
-// subtract CPU times and could overflow.
+// writeMeters stores the VM meter values of hosts whose agent sessions are verified. Negative CPU times are stored as
+// 0, because queries subtract CPU times and could overflow.
 func (api *API) writeMeters(ctx context.Context, all ...hostReadings) error {
 	if err := api.writeCounts(ctx, all...); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (api *API) writeMeters(ctx context.Context, all ...hostReadings) error {
 	return api.store.ReportMeters(ctx, p)
 }
 
-// writeGuests stores readings of guest agents.
+// writeGuests stores what the VMs' guest agents reported.
 func (api *API) writeGuests(ctx context.Context, all ...hostReadings) error {
 	var p db.ReportGuestsParams
 	for _, h := range all {

@@ -64,7 +64,7 @@ func (api *API) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesToS
 	})
 }
 
-// ReportedPlace returns the host's report on the VM, or a zero Place if there is none.
+// ReportedPlace returns the host's report on the VM, or a zero VMLocation if there is none.
 func ReportedPlace(vm fleet.VMView, host fleet.HostID) fleet.VMLocation {
 	places := vm.Locations()
 	if i := slices.IndexFunc(places, func(p fleet.VMLocation) bool { return p.HostID == host }); i >= 0 {

@@ -8,15 +8,15 @@ import (
 	"quantix/internal/wire"
 )
 
-// maxMarks is the maximum number of marks in one response. The agent reports marked VMs again, and the next response
-// carries further marks.
+// maxMarks is the maximum number of ownership marks (secrets for the metadata of VMs' domains) in one response. The
+// agent reports marked VMs again, and the next response carries further marks.
 const maxMarks = 256
 
-// classifiedDomains are a host's domains that are not its own VMs, and the marks for its own VMs.
+// classifiedDomains has a host's domains that are not its own VMs, and the ownership marks for its own VMs.
 type classifiedDomains struct {
 	unmanaged []fleet.DiscoveredVM  // unmanaged domains: shown, never changed
-	sightings []sighting            // domains in found with the UUID of another host's VM
-	marks     map[fleet.VMID]string // marks that the host's own VMs lack
+	sightings []sighting            // domains in unmanaged with the UUID of another host's VM
+	marks     map[fleet.VMID]string // ownership marks that the host's own VMs lack
 }
 
 // sighting is a host's report on a domain with the UUID of another host's VM.
@@ -71,7 +71,7 @@ func domainsOf(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.Sta
 	return d, err
 }
 
-// writeSightings replaces the host's sightings of other hosts' VMs. Unchanged rows are not written.
+// writeSightings replaces the host's stored reports on other hosts' VMs. Unchanged rows are not written.
 func writeSightings(ctx context.Context, q *db.Queries, host fleet.HostID, seen []sighting) error {
 	ids := make([]string, len(seen))
 	for i, s := range seen {

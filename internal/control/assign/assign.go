@@ -43,7 +43,7 @@ type Object struct {
 	id            string
 	generation    int64
 	changeRefusal string             // why the object cannot change any more, for a deleted one; otherwise empty
-	field         string             // pools: field of the spec that contains place
+	field         string             // pools: field of the spec that contains location
 	location      string             // pools: storage location that no two pools of a host may share
 	oneHostReason string             // pools: why only one host can have the pool; empty if many can
 	spec          *fleet.NetworkSpec // networks only

@@ -249,7 +249,7 @@ func AssignByLabels(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	return failed
 }
 
-// assignLabelled works like Labelled for one object. It skips an object that is being deleted.
+// assignLabelled works like AssignByLabels for one object. It skips an object that is being deleted.
 func (n *Assignable) assignLabelled(ctx context.Context, q *db.Queries, id string) (more bool, err error) {
 	o, err := n.lock(ctx, q, id)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.changeRefusal != "" {

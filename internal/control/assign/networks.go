@@ -12,8 +12,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Networks are the networks defined in Quantix. Hosts execute them as libvirt networks. Discovered networks cannot be
-// assigned.
+// Networks is the resource type of networks defined in Quantix. Hosts execute them as libvirt networks. Discovered
+// networks cannot be assigned.
 var Networks = &Assignable{
 	typ: string(fleet.TypeNetwork), apply: fleet.NetworkApply, release: fleet.NetworkRelease,
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
@@ -40,7 +40,8 @@ func AddedNetwork(id fleet.NetworkID, name string, spec fleet.NetworkSpec) Objec
 	return Networks.createdObject(string(id), Object{Name: name, spec: &spec})
 }
 
-// networkAllows uses the same table of actions as the network's page.
+// networkAllows reports whether the assignment's status allows the action, by the table of actions that the network's
+// page uses.
 func networkAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	status := fleet.NetworkHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned, Releasing: !on.Assigned}
 	if len(on.Status) > 0 {

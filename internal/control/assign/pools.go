@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Pools are storage pools. Hosts execute them as libvirt pools.
+// Pools is the resource type of storage pools. Hosts execute them as libvirt pools.
 var Pools = &Assignable{
 	typ: "pool", apply: fleet.PoolApply, release: fleet.PoolRelease,
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
@@ -41,7 +41,8 @@ func objectOfPool(name string, spec fleet.PoolSpec) Object {
 	return Object{Name: name, field: field, location: place, oneHostReason: spec.WhySingleHost()}
 }
 
-// poolAllows uses the same table of actions as the pool's page.
+// poolAllows reports whether the assignment's status allows the action, by the table of actions that the pool's page
+// uses.
 func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	status := fleet.PoolHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned}
 	if len(on.Status) > 0 {

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// SecurityGroups are security groups. Hosts execute them as libvirt network filters. A group is assigned automatically
-// to the hosts of its member NICs.
+// SecurityGroups is the resource type of security groups. Hosts execute them as libvirt network filters. A group is
+// assigned automatically to the hosts of its member NICs.
 var SecurityGroups = &Assignable{
 	typ: string(fleet.TypeSecurityGroup), apply: fleet.SecurityGroupApply, release: fleet.SecurityGroupRelease,
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
@@ -44,7 +44,7 @@ var SecurityGroups = &Assignable{
 
 const followsNICsText = "Quantix assigns a security group to exactly the hosts that have NICs in it. Add a NIC to the group, or remove its NICs."
 
-// groupOnHost is a group on a host for which a job is queued.
+// groupOnHost is a security group on one host, for which queue queues a job.
 type groupOnHost struct {
 	id       fleet.SecurityGroupID
 	name     string
