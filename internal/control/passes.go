@@ -56,8 +56,9 @@ func (c *Control) SettleSecurityGroups(ctx context.Context, a fleet.Actor) error
 // sweepBatch is the number of rows deleted from a table per transaction.
 const sweepBatch = 5000
 
-// Sweep deletes expired rows: tickets, idempotency keys, throttle counters, unused browser sessions, lost networks,
-// old tasks and jobs without a task. It stops when nothing is left, or after 20 s; the next run continues.
+// Sweep deletes expired rows: tickets, idempotency keys, throttle counters, unused browser sessions, discovered
+// networks that no host has any more, old tasks and jobs without a task. It stops when nothing is left, or after 20 s;
+// the next run continues.
 func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 	more := true
 	for until := time.Now().Add(20 * time.Second); more && time.Now().Before(until); {

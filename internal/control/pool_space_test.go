@@ -17,7 +17,7 @@ func (s *projectFixture) setPoolSizes(pool fleet.PoolID, capacity, used, allocat
 		'availableBytes', ($2::bigint - $3::bigint) << 20, 'provisionedBytes', $4::bigint << 20) WHERE pool_id = $1`, pool, capacity, used, allocated)
 }
 
-// Only administrators can overcommit a pool, and only if they choose it.
+// Only administrators can overcommit a pool, and only if they choose overcommit.
 func TestPoolOvercommitNeedsConsent(t *testing.T) {
 	s := newProjectFixture(t)
 	s.setPoolSizes(s.local, 48, 8, 10) // 30 MiB are free
@@ -135,7 +135,7 @@ func TestFullPoolNeedsAttention(t *testing.T) {
 	see(fleet.SeverityOK, "1 of 1 hosts healthy", "")
 }
 
-// A pool that a person stopped on the host is only shown; it is started again only on request.
+// A pool that a person stopped on the host is shown as stopped, and is started again only on request.
 func TestPoolStoppedExternallyIsNotRestarted(t *testing.T) {
 	s := newProjectFixture(t)
 	s.exec(`UPDATE assignments SET observed_generation = 1 WHERE noun = 'pool'`)
@@ -148,7 +148,7 @@ func TestPoolStoppedExternallyIsNotRestarted(t *testing.T) {
 		return s.jobs(fleet.SubjectPool(s.local))
 	}
 	for status, want := range map[string]string{
-		// The agent repairs these itself.
+		// The agent repairs pools in these states itself.
 		`{"state":"active"}`: "", `{"state":"inactive","byOthers":true}`: "", `{"state":"failed","error":"gone"}`: "",
 		`{"state":"inactive","error":"no storage pool with matching name"}`: "pool.apply queued",
 	} {

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// request requests something from the portal and returns the response.
+// request calls a use case of the portal and returns the response.
 type request func(ctx context.Context, portal *control.Control) (any, error)
 
 // crashScenario is a request during which the portal crashes.

@@ -44,7 +44,7 @@ func (c *Control) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.Netw
 // projects.
 func checkDefaults(ctx context.Context, q *db.Queries, ids []fleet.SecurityGroupID) error {
 	if len(ids) > fleet.MaxNICGroups {
-		return nil // the spec's check refuses it
+		return nil // the check of the network's spec refuses so many groups
 	}
 	usable, err := assign.UsableSecurityGroups(ctx, q, "", ids)
 	if err != nil {
@@ -148,7 +148,7 @@ func checkGroups(ctx context.Context, q *db.Queries, a fleet.Actor, project flee
 		}
 		k := slices.IndexFunc(rows, func(r db.GroupsForRow) bool { return r.ID == n.NetworkID && r.Name == n.PortGroup })
 		switch {
-		// The same error for unavailable and unknown groups hides which exist.
+		// One error for unavailable and unknown port groups hides which port groups exist.
 		case k < 0 || rows[k].Restricted && !rows[k].Granted && !all:
 			checks.Add(fmt.Sprintf("spec.nics[%d].portGroup", i), "The network has no port group %s that is open to this project.", n.PortGroup)
 		default:

@@ -20,8 +20,8 @@ type projectFixture struct {
 	h1, h2         fleet.HostID
 	nfs, local     fleet.PoolID
 	member, viewer fleet.Actor // of project red
-	stranger       fleet.Actor // of project blue
-	ticks          int64       // numbers of the agents' reports
+	stranger       fleet.Actor // of project blue, without a role in project red
+	ticks          int64       // number of the last agent report
 }
 
 func newProjectFixture(t *testing.T) *projectFixture {

@@ -54,7 +54,7 @@ func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 		t.Errorf("the delays are %v, want %v", waits, want)
 	}
 	last := r.claim()[0]
-	// Only now an agent crashes in this job.
+	// Only now does an agent crash while it runs this job.
 	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
 	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)

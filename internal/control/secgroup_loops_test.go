@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Two groups name each other in their rules. Each follows the other's members in one step, and neither can be deleted
-// while the other names it.
+// Two groups name each other in their rules. Each gets the other's current member addresses in one step, and neither
+// can be deleted while the other names it.
 func TestMutuallyReferringSecurityGroupsFollowEachOther(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -66,7 +66,7 @@ func TestMutuallyReferringSecurityGroupsFollowEachOther(t *testing.T) {
 	if pass(db.ID, web.ID, 5432).Pass || !pass(db.ID, web.ID, 80).Pass {
 		t.Error("the two rules have the same id")
 	}
-	// A changed address of a member reaches both sides at once.
+	// A changed address of a member reaches the hosts of both groups at once.
 	s.reportAddress(web.ID, "10.0.0.9")
 	if got := members(); got != "back[10.0.0.9/32]" {
 		t.Errorf("after a member's address changed the host gets %q", got)
@@ -89,7 +89,7 @@ func TestMutuallyReferringSecurityGroupsFollowEachOther(t *testing.T) {
 	}
 }
 
-// Members from before the rule named the group again are not allowed.
+// A group that a rule names again does not admit its former members.
 func TestSecurityGroupReferencedAgainDropsFormerMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)

@@ -52,14 +52,14 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	if found != "[10.0.0.7/32] 2" {
 		t.Errorf("with a member the host gets %q", found)
 	}
-	// The member's host reports another address.
+	// The host reports a new IP address of VM a, a member of the security group.
 	s.reportAddress(a.ID, "10.0.0.8")
 	s.runSecurityGroupPass()
 	if work = s.claimAndFinish(h1, ""); len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.8/32]" {
 		t.Errorf("with another address: %+v", work)
 	}
-	// When the last NIC leaves, the group's removal waits for the VM's job, so that the NIC does not lose its filter
-	// early.
+	// When the last NIC leaves the group, the group's removal waits for the VM's job, so that the NIC does not lose its
+	// filter early.
 	if _, err := s.setGroups(s.member, b.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,7 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "d", Spec: spec})
 		return err
 	})
-	// A NIC from before anti-spoofing does not change, even if a tenant edits another field.
+	// A NIC that is older than the anti-spoofing setting does not change, even if a tenant edits another field.
 	old := s.vmWithNIC("old")
 	g := s.securityGroup(s.member, s.red, "web")
 	if v, err := s.setGroups(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].HasAntiSpoofing() {

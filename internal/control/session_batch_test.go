@@ -8,8 +8,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// An ended session gets no jobs and changes nothing, even if its request shares a batch with a request of the current
-// session.
+// An ended agent session gets no jobs and changes nothing, even if its request shares a batch with a request of the
+// current session.
 func TestEndedSessionGetsNothingInSharedBatch(t *testing.T) {
 	r := newRig(t)
 	ended := r.agent

@@ -20,11 +20,11 @@ type imagePull struct {
 	PullDestination
 	actor   fleet.Actor
 	entryID fleet.StartImageID
-	image   fleet.ImageID // the library image, once decide has found or added it
+	image   fleet.ImageID // the library image, once findOrAddImage has found or added it
 }
 
-// prepareJob finds or adds the library image and returns the host's download job. The pool must be locked; decide locks
-// the catalog entry.
+// prepareJob finds or adds the library image and returns the host's download job. The pool must be locked; the returned
+// function locks the catalog entry.
 func (p *imagePull) prepareJob(ctx context.Context) func(*db.Queries, assign.Object) (volumeJob, error) {
 	return func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		entry, err := lockStart(ctx, q, p.entryID)
@@ -102,8 +102,8 @@ func (p *imagePull) findOrAddImage(ctx context.Context, q *db.Queries, entry fle
 	return err
 }
 
-// checkNewBytes refuses a download if a version of the image already has its checksum. It checks only entries with a
-// known SHA-256.
+// checkNewBytes refuses a download if a version of the image already has the download's checksum. It checks only
+// entries with a known SHA-256.
 func (p *imagePull) checkNewBytes(ctx context.Context, q *db.Queries, entry fleet.StartImage, image string) error {
 	digest, ok := strings.CutPrefix(entry.Checksum, "sha256:")
 	if !ok {

@@ -103,7 +103,7 @@ func TestSavedViewsAreCheckedAndLimited(t *testing.T) {
 	if _, err := h.SaveView(t.Context(), chief, "vms", strings.Repeat("ü", 60), "filter="+strings.Repeat("x", 1993)); err != nil {
 		t.Errorf("as long as can be: %v", err)
 	}
-	// Concurrent requests do not exceed the limit.
+	// Concurrent requests do not exceed the limit of saved views.
 	h.exec("INSERT INTO saved_views (id, user_id, list, name, query) SELECT n::text, 'chief', 'vms', n::text, '' FROM generate_series(1, 47) n")
 	codes := runConcurrently(5, func(i int) error {
 		_, err := h.SaveView(t.Context(), chief, "vms", fmt.Sprint("new ", i), "")

@@ -41,7 +41,7 @@ func (n addedDiskSet) mapField(name string) string {
 
 // mapError renames a refusal's fields to the fields of the edited spec.
 func (n addedDiskSet) mapError(err error) error {
-	wrong, ok := err.(*fleet.Error) //nolint:errorlint // one that is wrapped has no fields
+	wrong, ok := err.(*fleet.Error) //nolint:errorlint // a wrapped error has no fields
 	if !ok {
 		return err
 	}

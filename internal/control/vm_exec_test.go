@@ -164,7 +164,8 @@ func (s *projectFixture) setStartedAt(id fleet.VMID, at time.Time) {
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{startedAt}', to_jsonb($2::text)) WHERE id = $1`, id, at.Format(time.RFC3339))
 }
 
-// A restart is one job that names the run to end. The VM's phase is then Starting.
+// A restart is one job, which names the VM's run (by its start time) that the host must end. The VM's phase is then
+// Starting.
 func TestRestartNamesTheRunToEnd(t *testing.T) {
 	s := newTaskFixture(t)
 	h1 := s.agentSession(s.h1)

@@ -142,7 +142,7 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 }
 
 // A VM near its expiry needs attention, and is shut down at its expiry if its protection says so. A lock prevents the
-// shutdown, and a later expiry ends the attention.
+// shutdown, and a later expiry time ends the need for attention.
 func TestExpiredVMShutsDownIfConfigured(t *testing.T) {
 	s := newProjectFixture(t)
 	announced, stops, locked, later := s.vm("told", fleet.Running), s.vm("stops", fleet.Running), s.vm("locked", fleet.Running), s.vm("later", fleet.Running)

@@ -94,7 +94,7 @@ func (c *Control) SnapshotWork(ctx context.Context, a fleet.Actor, id fleet.VMID
 	return c.store.SnapshotWork(ctx, fleet.SubjectVM(id))
 }
 
-// queueSnapshotJob queues one snapshot job. wrong is a fault of the input; onSnapshots returns it only after the
+// queueSnapshotJob queues one snapshot job. wrong is a fault of the input; queueSnapshotJob returns it only after the
 // permission checks.
 func (c *Control) queueSnapshotJob(ctx context.Context, a fleet.Actor, id fleet.VMID, kind fleet.JobKind, wrong error,
 	decide func(fleet.VMView, []fleet.JobKind) (order fleet.SnapshotParams, detail string, err error),

@@ -42,8 +42,8 @@ func (h *Hub) Subscribe(keys ...string) *Subscription {
 	return h.SubscribeUpTo(defaultMaxKeys, keys...)
 }
 
-// SubscribeUpTo is Subscribe for subscribers that read many rows after a Resync: a Sub stores up to limit keys
-// between two Takes.
+// SubscribeUpTo is Subscribe for subscribers that read many rows after a Resync: a Subscription stores up to limit keys
+// between two calls of Take.
 func (h *Hub) SubscribeUpTo(limit int, keys ...string) *Subscription {
 	s := &Subscription{C: make(chan struct{}, 1), hub: h, keys: keys, limit: limit}
 	h.mu.Lock()
@@ -68,8 +68,8 @@ func (s *Subscription) Take() []string {
 	return keys
 }
 
-// Mute mutes keys, in the form given to Subscribe, until Heed. A subscriber mutes keys whose changes it already
-// knows. Wake-ups of muted keys are lost, so the subscriber must read their rows after Heed.
+// Mute mutes keys, in the form given to Subscribe, until Unmute. A subscriber mutes keys whose changes it already
+// knows. Wake-ups of muted keys are lost, so the subscriber must read their rows after Unmute.
 func (s *Subscription) Mute(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

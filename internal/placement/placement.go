@@ -57,7 +57,7 @@ type Image struct {
 	Name          string
 	CapacityBytes int64
 	Unusable      string // why the host cannot use the image, as a sentence; empty: it can
-	Plain         string // Why without the host's name
+	Plain         string // Unusable without the host's name
 	NeedsCopy     bool   // the image must be copied to the host first
 }
 
@@ -171,7 +171,7 @@ func firstFault(spec fleet.VMSpec, h Host) *Fault {
 }
 
 // Faults lists the VM's faults on this host, each at the VM's field that causes it. It does not check committed memory
-// and processors: call Uncommitted too.
+// and processors: call OvercommitFaults too.
 func Faults(spec fleet.VMSpec, h Host) []Fault {
 	f := faultCheck{host: h}
 	if f.checkHostOnline(); len(f.faults) > 0 {

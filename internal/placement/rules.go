@@ -19,7 +19,7 @@ type HostRules struct {
 // RuleMatches counts the other VMs that match a rule.
 type RuleMatches struct {
 	OnHost, InFleet int    // on this host, and on all hosts
-	Name            string // one of the VMs here
+	Name            string // one of the VMs on this host
 }
 
 // ruleBreak returns how the host breaks rule i: a sentence, and a phrase without the host's name. Both are empty if the

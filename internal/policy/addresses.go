@@ -224,7 +224,7 @@ func (b *addressMerge) isInUseBy(host fleet.HostID, mac, ip string) bool {
 	return slices.ContainsFunc(b.out.InUse, func(u fleet.AddressInUse) bool { return u.HostID == host && u.MAC == mac && u.IP == ip })
 }
 
-// maxSearched is the largest number of addresses tried by next.
+// maxSearched is the largest number of addresses that nextFreeIPv4 tries.
 const maxSearched = 1 << 16
 
 // nextFreeIPv4 returns the first free IPv4 address, preferably outside the DHCP ranges.

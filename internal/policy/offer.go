@@ -60,7 +60,8 @@ func RestrictActions(a fleet.Actor, kind string, project fleet.ProjectID, states
 	return out
 }
 
-// RestrictImageActions is Offer for a library image. Members of the image's project may also delete the image.
+// RestrictImageActions works like RestrictActions for a library image. Members of the image's project may also delete
+// the image.
 func RestrictImageActions(a fleet.Actor, v fleet.ImageView) []fleet.ActionState {
 	all := v.Actions()
 	out := RestrictActions(a, "image", "", all)
@@ -72,8 +73,8 @@ func RestrictImageActions(a fleet.Actor, v fleet.ImageView) []fleet.ActionState 
 	return out
 }
 
-// RestrictTemplateActions is Offer for a template or a template version. project is empty if the actor may not see the
-// project. A permitted actor may create VMs from the template in any project.
+// RestrictTemplateActions works like RestrictActions for a template or a template version. project is empty if the
+// actor may not see the project. A permitted actor may create VMs from the template in any project.
 func RestrictTemplateActions(a fleet.Actor, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
 	out := RestrictActions(a, "template", project, states)
 	for i, s := range states {

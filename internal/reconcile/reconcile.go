@@ -102,7 +102,7 @@ func (p pass) loop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error
 	}
 }
 
-// liveness wakes the pages of a host and its VMs when the host goes offline or comes online, and when its inventory
+// liveness notifies the pages of a host and its VMs when the host goes offline or comes online, and when its inventory
 // becomes stale or fresh. These changes write no row, so no trigger announces them.
 type liveness struct {
 	control  *control.Control

@@ -209,7 +209,7 @@ type jobEnd struct {
 }
 
 // endJobs ends jobs that the transaction has locked. It writes the observed states through observed, which may be q or
-// the Before queries of a store.Quick.
+// the Deferred queries of a store.Quick.
 func endJobs(ctx context.Context, q, observed *db.Queries, ends []jobEnd) ([]db.Job, error) {
 	var p db.EndJobsParams
 	var vms db.SettleVMsParams

@@ -60,7 +60,7 @@ type groupKey struct {
 	OnlinePhase string // phase if the host is online
 }
 
-// vmGroup holds the totals of the VMs of one place.
+// vmGroup holds the totals of the VMs with one groupKey.
 type vmGroup struct {
 	groupKey
 	Vms, Attention, Drifted, Cpus, MemoryMib int64

@@ -44,7 +44,7 @@ func (b *Queries) listDiscovered(ctx context.Context, q fleet.Query, s *statemen
 				return fleet.Page[fleet.DiscoveredVM]{}, err
 			}
 			s.not(t.Not, s.oneOf("f.host_id", ids))
-		case "phase": // as of a managed VM at generation 1, observed
+		case "phase": // the phase of a managed VM whose generation 1 was observed
 			s.not(t.Not, s.text("vm_phase('', f.status, 1, 1, NULL, "+reportsFreshSQL+")", t.Alternatives))
 		}
 	}

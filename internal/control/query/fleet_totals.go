@@ -60,7 +60,7 @@ func (b *Queries) sumFleet(ctx context.Context, _ []fleetKey) (map[fleetKey]flee
 	return map[fleetKey]fleetTotals{{}: w}, nil
 }
 
-// wakePools wakes the followers of pools on many hosts whose health has changed.
+// wakePools notifies the pages that show pools on many hosts whose health has changed.
 func (b *Queries) wakePools(_ fleetKey, was, now fleetTotals) {
 	for id, groups := range was.pools {
 		if statusesOf(groups) > manyHosts && !samePool(groups, now.pools[id]) {

@@ -20,7 +20,7 @@ const starvedSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.
 // starving, by_others and faulty form a policy.PoolKey; said, fresh and faulty form a fleet.NetworkState.
 var keySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + reportsFreshSQL + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
 
-// statusesFrom joins host statuses (alias a) with their hosts' sessions (alias s).
+// statusesFrom joins host statuses (alias a) with the agent sessions of their hosts (alias s).
 const statusesFrom = ` FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id` + unreportedStatuses
 
 // unreportedStatuses joins host statuses (alias a) with the number of paused VMs (alias w).

@@ -50,13 +50,13 @@ var unobservedPhases = []string{string(fleet.PhaseCreating), string(fleet.PhaseD
 const (
 	// observedSQL is true of VMs whose phase depends on the host's reports.
 	observedSQL = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
-	// unobservedSQL is the negation of observed. It names the two phases of such VMs because an index covers them.
+	// unobservedSQL is the negation of observedSQL. It names the two phases of such VMs because an index covers them.
 	unobservedSQL = "v.heard IN ('creating', 'deleting') AND NOT (" + observedSQL + ")"
 )
 
 // hostLiveness counts the online and offline hosts, and lists their IDs if they are few. With literal IDs PostgreSQL
-// estimates rows well; planning a condition on every host would take longer than reading the page. If there are no such
-// hosts, the condition is constant and PostgreSQL scans no VM.
+// estimates rows well; planning a condition on every host would take longer than reading the page. If no host is
+// online, or none is offline, the condition is constant and PostgreSQL scans no VM.
 type hostLiveness struct{ online, offline hostSet }
 
 type hostSet struct {
@@ -107,8 +107,8 @@ func (b *Queries) liveness(ctx context.Context) (hostLiveness, error) {
 	return rows[0], nil
 }
 
-// condition returns the condition that the VM's host is in the set. is is the condition on the host's session that
-// defines the set; the IDs of a small set only narrow it.
+// condition returns the condition that the VM's host is in the set. is is the condition on the host's agent session
+// that defines the set; the IDs of a small set only narrow it.
 func (h hostSet) condition(s *statement, is string) string {
 	switch {
 	case h.n == 0:
@@ -124,8 +124,8 @@ func (s *statement) hostOffline(h hostLiveness) string {
 	return h.offline.condition(s, "NOT "+reportsFreshSQL+" AND "+observedSQL)
 }
 
-// hostOnline is the condition that the VM's host is online. The explicit check for a session is redundant, but lets
-// PostgreSQL start from the sessions.
+// hostOnline is the condition that the VM's host is online. The explicit check that the host has an agent session is
+// redundant, but lets PostgreSQL read the small table of agent sessions first.
 func (s *statement) hostOnline(h hostLiveness) string {
 	const hasSession = "s.host_id IS NOT NULL AND "
 	if h.offline.n == 0 {

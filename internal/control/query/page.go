@@ -62,7 +62,7 @@ type order[T any] struct {
 type orders[T any] map[string]order[T]
 
 // paging is the position of one page in a list. For a backward page, SQL returns the rows in reverse order, nearest to
-// the cursor first, and cut reverses them again.
+// the cursor first, and pageOf reverses them again.
 type paging[T any] struct {
 	order[T]
 	sort     string
@@ -139,8 +139,8 @@ func (p paging[T]) applyCursor(s *statement) string {
 	return " ORDER BY " + p.orderBy() + " LIMIT " + s.key(p.limit+1)
 }
 
-// applyFirst adds the cursor's condition on the first column only. apply's condition implies it, but an index can use
-// this one if the columns come from several tables. If all columns come from one table, PostgreSQL would count the
+// applyFirst adds the cursor's condition on the first column only. applyCursor's condition implies it, but an index can
+// use this one if the columns come from several tables. If all columns come from one table, PostgreSQL would count the
 // condition twice in its estimate.
 func (p paging[T]) applyFirst(s *statement) {
 	if p.cursor != nil {
@@ -167,7 +167,7 @@ func (p paging[T]) orderBy() string {
 	return strings.Join(parts, ", ")
 }
 
-// pageOf builds the page from the rows of the statement extended by apply.
+// pageOf builds the page from the rows of the statement extended by applyCursor.
 func (p paging[T]) pageOf(items []T) fleet.Page[T] {
 	more := len(items) > p.limit
 	if more {

@@ -23,7 +23,7 @@ func networkFor(a fleet.Actor, v fleet.NetworkView) fleet.NetworkView {
 		return v
 	}
 	spec := *v.Spec
-	// PortGroups lists port groups and their grants
+	// spec.PortGroups is removed, because the use case PortGroups lists only the port groups that the actor may know.
 	spec.Bridge, spec.Device, spec.Underlay, spec.PortGroups, v.Peers = "", "", "", nil, nil
 	if spec.IPv4 != nil && spec.IPv4.DHCP != nil {
 		spec.IPv4 = &fleet.Subnet{Gateway: spec.IPv4.Gateway, DHCP: &fleet.DHCP{Ranges: spec.IPv4.DHCP.Ranges}}

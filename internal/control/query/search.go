@@ -152,7 +152,7 @@ func partOfName(part string) func(*statement) string {
 	}
 }
 
-// searchOthers searches all kinds with few objects.
+// searchOthers searches all resource types except VMs; each has few objects.
 func (b *Queries) searchOthers(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	var s statement
 	part := s.pattern(fleet.Pattern{"", text, ""})

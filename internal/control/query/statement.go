@@ -12,9 +12,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// agentOnlineSQL is a SQL condition: the agent of host_sessions s is online. fresh is the condition that its reports on
-// VMs, pools and networks are fresh too: an agent without a connection to its hypervisor reports none of these. Both
-// are fleet.Fresh in SQL.
+// agentOnlineSQL is a SQL condition: the agent of host_sessions s is online. reportsFreshSQL is the condition that the
+// agent's reports on VMs, pools and networks are fresh too: an agent without a connection to its hypervisor reports
+// none of these. Both are fleet.Fresh in SQL.
 var (
 	agentOnlineSQL  = isFreshSQL("s.seen_at")
 	reportsFreshSQL = isFreshSQL("s.looked_at")

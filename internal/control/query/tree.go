@@ -215,8 +215,8 @@ func (b *Queries) treeProject(ctx context.Context, a fleet.Actor, q fleet.Query,
 	return l, nil
 }
 
-// treeLabel returns the VMs of a group. node is "<project>:<key>=<value>", or "<project>:<key>" for VMs without the
-// label.
+// treeLabel returns the VMs of a label group. node is "<project>:<key>=<value>", or "<project>:<key>" for VMs without
+// the label.
 func (b *Queries) treeLabel(ctx context.Context, a fleet.Actor, q fleet.Query, node string) (TreeLevel, error) {
 	project, label, _ := strings.Cut(node, ":")
 	if q.Project = fleet.ProjectID(validIDOrEmpty(project)); q.Project == "" || strings.ContainsRune(label, 0) {

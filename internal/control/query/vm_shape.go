@@ -29,7 +29,8 @@ const (
 		v.status, v.observed_generation, v.ordered, v.elsewhere, v.misplaced, ` + expiryColumns + `, ` + vmNames + `, ` + vmLoad + `,
 		ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
 			WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}'))) AS networks`
-	// expiryColumns are the reasons for attention that do not come from the host's report.
+	// expiryColumns are the columns (expiry, failed snapshot schedule) from which the portal itself derives that a VM
+	// needs attention. All other reasons come from the host's report.
 	expiryColumns = `v.expires_at, v.expiry_stops, v.expiry, v.schedule_trouble`
 	vmTables      = ` FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id`
 
@@ -74,7 +75,7 @@ func withLoad(v fleet.VMView, load *float64) fleet.VMView {
 	return v
 }
 
-// validLoad returns the CPU load between two meters, or nil if the CPU time decreased because the VM restarted
+// validLoad returns the CPU load between two meter readings, or nil if the CPU time decreased because the VM restarted
 // between them.
 func validLoad(load *float64) *float64 {
 	if load == nil || *load < 0 {

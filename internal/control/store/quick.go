@@ -98,7 +98,7 @@ const warmUpPatience = 100 * time.Millisecond
 type quickConn struct {
 	conn               *pgx.Conn
 	patience           time.Duration
-	waiting            pgx.Batch // statements of Before
+	waiting            pgx.Batch // statements of Deferred
 	begun, last, ended bool
 	wakeUps            string // collected wake-up keys, one per line, after a first line without meaning
 }
@@ -147,7 +147,7 @@ func (l *quickConn) queueBegin(b *pgx.Batch) {
 	b.Queue(beginQuick, strconv.FormatInt(l.patience.Milliseconds(), 10))
 }
 
-// queueWaiting adds the statements of Before to the batch.
+// queueWaiting adds the statements of Deferred to the batch.
 func (l *quickConn) queueWaiting(b *pgx.Batch) {
 	for _, q := range l.waiting.QueuedQueries {
 		b.Queue(q.SQL, q.Arguments...)

@@ -207,7 +207,7 @@ func (q *quick) deadlock() error {
 	return err
 }
 
-// Statements of Before are sent with the next statement or the commit. Their errors fail the transaction.
+// Statements of Deferred are sent with the next statement or the commit. Their errors fail the transaction.
 func TestBeforeStatementsAreSentWithNextStatement(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ fails, last bool }{

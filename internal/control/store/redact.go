@@ -60,8 +60,8 @@ func mayUnlock(a fleet.Actor, l fleet.VMLock) bool {
 	return policy.May(a, policy.Manage, "") || a.UserID != "" && a.UserID == l.UserID
 }
 
-// ShownTo redacts the parts of a VM that decide about changes: it sets Barred if another user's lock blocks the actor,
-// and removes host names and host messages for actors who cannot see hosts.
+// ShownTo redacts the parts of a VM that decide about changes: it sets ChangeRefusal if another user's lock blocks the
+// actor, and removes host names and host messages for actors who cannot see hosts.
 func ShownTo(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	if l := v.Protection.Lock; l != nil && !mayUnlock(a, *l) {
 		v.ChangeRefusal = l.Refusal()

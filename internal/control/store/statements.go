@@ -100,7 +100,7 @@ func (l dispatcher) WithTimeLimit(ctx context.Context, limit time.Duration, do f
 	return Err(err)
 }
 
-// ErrOverLimit is returned by Spending for a statement that takes too long.
+// ErrOverLimit is returned by WithTimeLimit for a statement that takes too long.
 var ErrOverLimit = errors.New("the question takes too long")
 
 // boundedRows cancels its context when the rows are closed.

@@ -16,7 +16,8 @@ import (
 	"quantix/internal/notify"
 )
 
-// Store accesses one PostgreSQL. A statement runs in the transaction of its context (see Within), or on its own.
+// Store accesses one PostgreSQL database. A statement runs in the transaction of its context (see WithTx), or on its
+// own.
 type Store struct {
 	*db.Queries
 	dispatcher
@@ -31,7 +32,7 @@ func New(pool *pgxpool.Pool, hub *notify.Hub) *Store {
 	return &Store{Queries: db.New(l), dispatcher: l, hub: hub, notifier: notify.NewNotifier(hub, pool)}
 }
 
-// Wake wakes followers of the subject on this portal only.
+// Wake notifies the subject's subscribers on this portal, but not those on other portals.
 func (s *Store) Wake(of fleet.Subject) { s.hub.Wake(string(of)) }
 
 // Tx runs do in a transaction and rolls back on an error. After a deadlock it runs do again, so do must not rely on

@@ -32,8 +32,8 @@ func toInts(all []int32) (out []int) {
 	return out
 }
 
-// ReadPlaces marks the hosts with a sighting of the VM that are offline. For a VM without sightings, which is the usual
-// case, it runs no query.
+// ReadPlaces marks which of the other hosts that report a domain with the VM's ID are offline. For a VM that no other
+// host reports, which is the usual case, it runs no query.
 func ReadPlaces(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Time) error {
 	if len(v.Sightings) == 0 {
 		return nil
