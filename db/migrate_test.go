@@ -75,7 +75,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	}
 }
 
-func TestPoolWaitEndsWithContext(t *testing.T) {
+func TestWaitForPooledConnectionEndsWithContext(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 1)
 	if err != nil {
@@ -133,7 +133,7 @@ func TestConnectionsAreReplacedAfterFailover(t *testing.T) {
 }
 
 // Without an error, PostgreSQL uses no index to compare texts of different collations.
-func TestForeignKeysHaveSameCollation(t *testing.T) {
+func TestForeignKeyColumnsHaveCollationOfReferencedColumns(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 1)
 	if err != nil {

@@ -19,7 +19,7 @@ func queryText(t *testing.T, conn *sql.DB, query string) (answer string) {
 }
 
 // The data of a portal with schema 14 is the same after the upgrade. internal/bench measures the upgrade's duration.
-func TestUpgradeKeepsData(t *testing.T) {
+func TestUpgradeFromSchema14KeepsData(t *testing.T) {
 	t.Parallel()
 	url := testkit.Schema14(t, os.DirFS("migration"), 5, 2000)
 	_, conn := testkit.Migrator(t, url, os.DirFS("migration"))
@@ -59,7 +59,7 @@ func TestUpgradeKeepsData(t *testing.T) {
 }
 
 // Migration 18 turns phases into plain columns without rewriting the table. Triggers keep the columns up to date.
-func TestUpgradeKeepsRowsWhenPhasesBecomeColumns(t *testing.T) {
+func TestUpgradeRewritesNoVMRowsForPhaseColumns(t *testing.T) {
 	t.Parallel()
 	url := testkit.Schema14(t, os.DirFS("migration"), 2, 100)
 	p, conn := testkit.Migrator(t, url, os.DirFS("migration"))

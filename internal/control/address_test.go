@@ -8,7 +8,7 @@ import (
 )
 
 // The address of the portal started last counts, and only that portal removes it.
-func TestAgentAddressIsThatOfNewestRunningPortal(t *testing.T) {
+func TestAgentAddressComesFromNewestRunningPortal(t *testing.T) {
 	h := newIdentityFixture(t)
 	ctx, system := t.Context(), fleet.SystemActor
 	older := control.New(h.pool, control.Options{AgentURL: "https://older.example:8444"})

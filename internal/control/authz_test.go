@@ -130,9 +130,9 @@ func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 	}
 }
 
-// TestNoEmbeddedMethodIsShadowed checks that Control has each exported method of its embedded types. A method with the
+// TestNoMethodEmbeddedInControlIsShadowed checks that Control has each exported method of its embedded types. A method with the
 // name of another one would be hidden, and would be missing from the table of use cases.
-func TestNoEmbeddedMethodIsShadowed(t *testing.T) {
+func TestNoMethodEmbeddedInControlIsShadowed(t *testing.T) {
 	t.Parallel()
 	facade, embedded := reflect.TypeFor[*control.Control](), 0
 	for _, field := range reflect.VisibleFields(facade.Elem()) {

@@ -30,7 +30,7 @@ func (s *projectFixture) attention(a fleet.Actor) (rows []string) {
 	return rows
 }
 
-func TestAttentionHasOneRowPerCause(t *testing.T) {
+func TestNeedsAttentionListHasOneRowPerCause(t *testing.T) {
 	s := newProjectFixture(t)
 	const helper = "Child process (/usr/bin/mount) unexpected exit status 32: mount: bad option; for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> helper program."
 	archive := s.addPool("archive", `{"kind":"nfs","path":"/mnt/archive","server":"nas","export":"/archive","shared":true}`, s.h1, s.h2)
@@ -89,7 +89,7 @@ func TestTenantDashboardCountsAreConsistent(t *testing.T) {
 }
 
 // The dashboard has many drifted VMs and, later by name, a VM near its expiry and a VM whose snapshot schedule fails.
-func TestManyDriftedVMsHideNoOtherCause(t *testing.T) {
+func TestManyDriftedVMsDoNotHideOtherAttentionCauses(t *testing.T) {
 	s := newProjectFixture(t)
 	for name, sql := range map[string]string{
 		"crashed":   `status = status || '{"power": "crashed"}'`,

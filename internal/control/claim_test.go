@@ -134,7 +134,7 @@ func TestJobFailsAfterFiveAttempts(t *testing.T) {
 	}
 }
 
-func TestReportsRenewLeasesAndNameLostOnes(t *testing.T) {
+func TestReportsRenewJobLeasesAndReturnLostLeases(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
 	w := r.claim()[0]

@@ -11,7 +11,7 @@ import (
 
 // If PostgreSQL's disk is full, error texts name the disk and the portal is not ready, although the row of the
 // readiness check still fits into its page. The portal is ready again when the disk has space.
-func TestFullDatabaseDiskEndsReadiness(t *testing.T) {
+func TestPortalNotReadyWhenDatabaseDiskFull(t *testing.T) {
 	r := newRig(t)
 	ready := func() error { return r.Ready(t.Context(), fleet.SystemActor) }
 	if err := ready(); err != nil {

@@ -54,7 +54,7 @@ func TestOutdatedEpochRequeuesJobWithHigherEpoch(t *testing.T) {
 }
 
 // The result of an ended claim is ignored, and one host's report does not change other hosts' epochs.
-func TestOutdatedEpochOfEndedClaimRefused(t *testing.T) {
+func TestOutdatedResultOfEndedClaimIgnored(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
 	late := r.claim()[0]

@@ -80,7 +80,7 @@ func (p twoHostFixture) listedUnmanaged(host *rig) bool {
 	return one[bool](p.rig, `SELECT EXISTS (SELECT 1 FROM found_vms WHERE id = $1 AND host_id = $2)`, p.id, host.agent.HostID)
 }
 
-func TestVMFollowedAfterExternalMigration(t *testing.T) {
+func TestVMHostUpdatedAfterExternalMigration(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.reportOther(fleet.Paused)
 	p.wantOnOwn("while the guest comes in", fleet.PhaseRunning)
@@ -115,7 +115,7 @@ func TestVMFollowedAfterExternalMigration(t *testing.T) {
 	}
 }
 
-func TestVMFollowedWhenOldDefinitionRemains(t *testing.T) {
+func TestVMHostUpdatedWhenOldDefinitionRemains(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.reportOther(fleet.Paused)
 	p.reportOwn(fleet.Stopped) // newer than the report from the start of the guest's migration
@@ -123,7 +123,7 @@ func TestVMFollowedWhenOldDefinitionRemains(t *testing.T) {
 	p.wantOnOther("at the report that it runs")
 }
 
-func TestQueuedJobsFollowVM(t *testing.T) {
+func TestQueuedJobsMoveToNewHostOfVM(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.queue(p.id, fleet.VMApply)
 	p.queue(p.id, fleet.VMReset)
@@ -151,7 +151,7 @@ func TestQueuedJobsFollowVM(t *testing.T) {
 	}
 }
 
-func TestDeletionDoesNotFollowVM(t *testing.T) {
+func TestDeletionWithdrawnWhenVMRunsOnOtherHost(t *testing.T) {
 	p := newTwoHostFixture(t)
 	if _, err := p.DeleteVM(t.Context(), chief, p.id, true, "web"); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestDeletionDoesNotFollowVM(t *testing.T) {
 	}
 }
 
-func TestVMOfOfflineHostIsNotFollowed(t *testing.T) {
+func TestVMHostNotUpdatedWhileOwnHostOffline(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.reportOther(fleet.Running)
 	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, p.agent.HostID)
@@ -274,7 +274,7 @@ func TestPlaceVMMovesVMToChosenHost(t *testing.T) {
 	}
 }
 
-func TestAlarmEndsWhenOneDomainStops(t *testing.T) {
+func TestTwoHostsAlarmEndsWhenOneDomainStops(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.runOnBothHosts()
 	p.reportOther(fleet.Stopped)
@@ -284,7 +284,7 @@ func TestAlarmEndsWhenOneDomainStops(t *testing.T) {
 	p.wantOnOther("when its own host stops it")
 }
 
-func TestVMWithRunningStartIsNotFollowed(t *testing.T) {
+func TestVMHostNotUpdatedWhileStartJobRuns(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.reportOwn(fleet.Stopped)
 	if _, err := p.ActVM(t.Context(), chief, p.id, fleet.ActStart); err != nil {
@@ -303,7 +303,7 @@ func TestVMWithRunningStartIsNotFollowed(t *testing.T) {
 	p.wantOnOther("once its start has failed")
 }
 
-func TestSightingsWrittenOnlyOnChange(t *testing.T) {
+func TestReportsOfOtherHostsVMsWrittenOnlyOnChange(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.reportOther(fleet.Paused)
 	const versions = `SELECT string_agg(x, ' ') FROM (SELECT xmin::text || ctid::text AS x FROM vm_sightings UNION ALL SELECT xmin::text || ctid::text FROM vms
@@ -321,7 +321,7 @@ func TestSightingsWrittenOnlyOnChange(t *testing.T) {
 	}
 }
 
-func TestVMFollowedOnlyAfterNewerReportOfItsHost(t *testing.T) {
+func TestVMHostUpdatedOnlyAfterNewerReportOfOwnHost(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.reportOwn(fleet.Stopped)
 	p.reportOther(fleet.Running)

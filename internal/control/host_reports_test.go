@@ -134,7 +134,7 @@ func TestVanishedNetworksAreRemoved(t *testing.T) {
 	left("libvirt:kept")
 }
 
-func TestEpochsRiseByRandomGaps(t *testing.T) {
+func TestJobEpochsRiseByRandomSteps(t *testing.T) {
 	r := newRig(t)
 	var before, gap int64
 	gaps := map[int64]bool{}

@@ -111,7 +111,7 @@ func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 	}
 }
 
-func TestStoredAnswerOpensOnlyWithItsToken(t *testing.T) {
+func TestStoredAnswerReadableOnlyWithTokenOfRequest(t *testing.T) {
 	t.Parallel()
 	sealed, err := auth.Seal("qx_a", "order-1", []byte("text"))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // Lists of users and their objects page by key: with every sort, pages of two rows give the same rows as one large
 // page.
-func TestUserListsPageByKey(t *testing.T) {
+func TestIdentityListPagesHaveNoGapOrOverlap(t *testing.T) {
 	h := newIdentityFixture(t)
 	for i, role := range []fleet.Role{fleet.RoleViewer, fleet.RoleOperator, fleet.RoleNone, fleet.RoleNone} {
 		h.addUser(fmt.Sprintf("user-%d", i), role)
@@ -74,7 +74,7 @@ func checkPaging[T any](t *testing.T, name, sort string, list func(context.Conte
 	}
 }
 
-func TestUserListsFilter(t *testing.T) {
+func TestIdentityListsAreFiltered(t *testing.T) {
 	h := newIdentityFixture(t)
 	ann := h.addUser("ann", fleet.RoleNone)
 	h.addUser("Bob", fleet.RoleOperator)

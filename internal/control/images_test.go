@@ -164,7 +164,7 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 }
 
 // A file that changed after its publication is not offered.
-func TestChangedImageIsNotOffered(t *testing.T) {
+func TestImageWithChangedFileIsNotOffered(t *testing.T) {
 	s := newProjectFixture(t)
 	for name, change := range map[string]string{"format": `{"format":"raw"}`, "size": `{"capacityBytes":5}`, "backing": `{"backing":"/v/x"}`} {
 		image := name + ".qcow2"

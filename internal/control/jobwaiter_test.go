@@ -87,7 +87,7 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 }
 
 // A job waiter grants no permission: an ended session gets no jobs, even if its waiter was open before.
-func TestJobWaiterOfEndedSessionGetsNothing(t *testing.T) {
+func TestJobWaiterOfEndedAgentSessionGetsNoJobs(t *testing.T) {
 	r := newRig(t)
 	old := r.agent
 	out, err := r.NewJobWaiter(t.Context(), old)

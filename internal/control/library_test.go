@@ -269,7 +269,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 }
 
 // An image is not copied into a pool that already has a file with the same bytes.
-func TestCopyReusesEqualFileInPool(t *testing.T) {
+func TestImageCopyReusesEqualFileInPool(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
 	id, version := s.publishImage(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
@@ -359,7 +359,7 @@ func TestImageVersionFromURL(t *testing.T) {
 }
 
 // A checksum given in the request becomes the version's checksum, whatever the host reports.
-func TestRequestedChecksumIsVersionsChecksum(t *testing.T) {
+func TestRequestedChecksumBecomesImageVersionChecksum(t *testing.T) {
 	s := newLibraryFixture(t)
 	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2", Checksum: digest}}
 	id, _, err := s.AddImage(t.Context(), chief, in)

@@ -22,7 +22,7 @@ import (
 
 // A connection keeps statement plans. A plan made for empty tables must be fast for full tables, and a statement that
 // is planned each time must be fast before the next ANALYZE.
-func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
+func TestListQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
 	admin, err := db.Open(t.Context(), url, 2)

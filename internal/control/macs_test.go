@@ -50,7 +50,7 @@ func TestMACIsUnique(t *testing.T) {
 }
 
 // Of concurrent requests for one address, one succeeds and the others get an error.
-func TestConcurrentRequestsForOneMAC(t *testing.T) {
+func TestOnlyOneOfConcurrentRequestsGetsMAC(t *testing.T) {
 	s := newProjectFixture(t)
 	var wait sync.WaitGroup
 	got := make([]error, 4)
@@ -77,7 +77,7 @@ func TestConcurrentRequestsForOneMAC(t *testing.T) {
 }
 
 // Concurrent requests to a small pool each get an address as long as one is free.
-func TestConcurrentRequestsShareSmallMACPool(t *testing.T) {
+func TestConcurrentRequestsGetDifferentMACsOfSmallRange(t *testing.T) {
 	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{MACPrefix: "52:54:00:ab:cd"})
 	for i := range 248 {

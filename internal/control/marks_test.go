@@ -60,7 +60,7 @@ func TestHostCannotTakeVMsOfOtherHosts(t *testing.T) {
 	p.runOnBothHosts()
 }
 
-func TestVMsWithoutMarkGetIt(t *testing.T) {
+func TestVMsWithoutOwnershipMarkGetOne(t *testing.T) {
 	p := newTwoHostFixture(t)
 	bare := p.domain(fleet.Running)
 	bare.Proof = ""
@@ -84,7 +84,7 @@ func TestVMsWithoutMarkGetIt(t *testing.T) {
 	}
 }
 
-func TestMarkIsNeverShown(t *testing.T) {
+func TestOwnershipMarkIsNeverShown(t *testing.T) {
 	p := newTwoHostFixture(t)
 	if one[string](p.rig, `SELECT vm_proof(vm_id, mark) FROM vm_marks`) != wire.Proof(p.id, p.mark) {
 		t.Error("the proof in SQL is another than in Go")

@@ -316,7 +316,7 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 }
 
 // A VM is placed only on hosts that have its network. A different network of the same name does not count.
-func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
+func TestVMPlacedOnlyOnHostsWithItsNetwork(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)
 	spec := smallSpec

@@ -62,7 +62,7 @@ func walkPages[T any](t *testing.T, get func(context.Context, fleet.Actor, fleet
 	return all
 }
 
-func TestPagingBothWaysHasNoGapOrOverlap(t *testing.T) {
+func TestPagingForwardAndBackwardHasNoGapOrOverlap(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	testkit.Seed(t, pool, 5, 60)

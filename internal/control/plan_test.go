@@ -13,7 +13,7 @@ import (
 )
 
 // Queries of the search and of every page must use indexes instead of scanning all VMs or tasks.
-func TestIndexesAreUsed(t *testing.T) {
+func TestPageAndSearchQueriesUseIndexes(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
 	pool, err := db.Open(t.Context(), url, 4)

@@ -17,7 +17,7 @@ import (
 )
 
 // A connection keeps statement plans. A plan made for an empty queue must be fast for a full queue.
-func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
+func TestQueueQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string]int{"with plans made for empty tables": 0, "with plans made while no job was queued": 60_000} {
 		t.Run(name, func(t *testing.T) {

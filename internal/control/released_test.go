@@ -71,7 +71,7 @@ func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 
 // A failed release is retried after 5 minutes, then after 10, and so on up to six hours. Other lost objects and other
 // hosts are not delayed.
-func TestFailedReleaseBacksOff(t *testing.T) {
+func TestFailedReleaseOfNetworkOrPoolIsRetriedWithBackoff(t *testing.T) {
 	r := newRig(t)
 	other := r.addHost("other")
 	r.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ('lan', 'lan', 'libvirt', '{}')`)

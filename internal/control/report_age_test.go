@@ -25,7 +25,7 @@ func (r *rig) reportWithAge(digest string, full bool, looked, underWay time.Dura
 }
 
 // A report's age counts from the time of its inventory, not from its arrival.
-func TestReportAgeCountsFromInventoryRead(t *testing.T) {
+func TestReportAgeCountsFromHypervisorInventory(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil {

@@ -103,7 +103,7 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 }
 
 // Of two concurrent reservations of one address, one succeeds.
-func TestConcurrentReservationsOfOneAddress(t *testing.T) {
+func TestOnlyOneOfConcurrentRequestsReservesAddress(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.dhcpNetwork("lab", "10.7.0.")
 	var wait sync.WaitGroup
@@ -178,7 +178,7 @@ func TestLeasesOfUnassignedHostIgnored(t *testing.T) {
 }
 
 // An unmanaged VM that uses a NIC's MAC address is shown. Only actors who see hosts see its name.
-func TestUnmanagedVMWithNICsMACIsShown(t *testing.T) {
+func TestUnmanagedVMWithMACOfVMIsShownAsConflict(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.dhcpNetwork("lab", "10.7.0.")
 	id := s.vmOnNetwork("web", n.ID, "52:54:00:00:07:01")

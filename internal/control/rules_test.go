@@ -66,7 +66,7 @@ func TestPlacementFollowsRules(t *testing.T) {
 }
 
 // Anti-affinity also applies between VMs created concurrently.
-func TestRulesHoldForConcurrentCreates(t *testing.T) {
+func TestPlacementRulesHoldForConcurrentCreates(t *testing.T) {
 	s := newProjectFixture(t)
 	made := make(chan error, 4)
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -87,7 +87,7 @@ func TestRulesHoldForConcurrentCreates(t *testing.T) {
 }
 
 // Actors who cannot see hosts can neither read nor change rules that name hosts.
-func TestRulesHideHostsFromTenants(t *testing.T) {
+func TestPlacementRulesHideHostsFromTenants(t *testing.T) {
 	s := newProjectFixture(t)
 	s.wantRefused("a member names a host", fleet.Invalid, "Only people who can see hosts", func() error { _, err := s.createWithRules(s.member, "web", "", atH2); return err })
 	v, err := s.createWithRules(chief, "web", "", atH2)
@@ -120,7 +120,7 @@ func TestRulesHideHostsFromTenants(t *testing.T) {
 
 // A rule that an edit violates is shown, with a text for each actor, and no VM moves. The problem ends when the rule is
 // satisfied again.
-func TestViolatedRulesNeedAttention(t *testing.T) {
+func TestVMViolatingPlacementRuleNeedsAttention(t *testing.T) {
 	s := newProjectFixture(t)
 	one, err := s.createWithRules(chief, "web-1", s.h1)
 	if err != nil {
@@ -175,7 +175,7 @@ func TestViolatedRulesNeedAttention(t *testing.T) {
 }
 
 // The preview names the chosen host, with the reasons against the others. A member sees no host names.
-func TestPreviewFollowsRules(t *testing.T) {
+func TestPlacementPreviewFollowsRules(t *testing.T) {
 	s := newProjectFixture(t)
 	if _, err := s.createWithRules(chief, "web-1", s.h1); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func (s *projectFixture) heartbeat(a fleet.Actor, counts fleet.FilterCounts) err
 
 // Packet counts of NICs are summed per rule and shown per NIC. Counts of other hosts' NICs and outdated counts are
 // ignored, and shown as unknown instead of zero.
-func TestFilterCountersSummedPerRule(t *testing.T) {
+func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 	s := newProjectFixture(t)
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
 	g := s.securityGroup(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80), fleet.AllowAllOut())
@@ -115,7 +115,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 }
 
 // Rule ids are unique: a rule with the id of another group's rule gets a new id.
-func TestRuleIDsAreUnique(t *testing.T) {
+func TestSecurityGroupRuleIDsAreUnique(t *testing.T) {
 	s := newProjectFixture(t)
 	first := s.securityGroup(s.member, s.red, "first", allow(fleet.Ingress, fleet.TCP, 80))
 	stolen := first.Spec.Rules[0]

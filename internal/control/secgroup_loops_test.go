@@ -11,7 +11,7 @@ import (
 
 // Two groups name each other in their rules. Each gets the other's current member addresses in one step, and neither
 // can be deleted while the other names it.
-func TestMutuallyReferringSecurityGroupsFollowEachOther(t *testing.T) {
+func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
 	front, back := s.securityGroup(s.member, s.red, "front"), s.securityGroup(s.member, s.red, "back")

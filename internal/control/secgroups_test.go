@@ -11,7 +11,7 @@ import (
 
 // A group is applied on the hosts of its NICs, with its members' addresses, and removed from a host with the host's
 // last NIC.
-func TestSecurityGroupFollowsItsNICs(t *testing.T) {
+func TestSecurityGroupAppliedOnHostsOfItsNICs(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
 	clients := s.securityGroup(s.member, s.red, "clients")

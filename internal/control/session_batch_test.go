@@ -10,7 +10,7 @@ import (
 
 // An ended agent session gets no jobs and changes nothing, even if its request shares a batch with a request of the
 // current session.
-func TestEndedSessionGetsNothingInSharedBatch(t *testing.T) {
+func TestEndedAgentSessionGetsNoJobsInSharedBatch(t *testing.T) {
 	r := newRig(t)
 	ended := r.agent
 	r.hello("two", "here")

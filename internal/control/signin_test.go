@@ -241,7 +241,7 @@ func TestLastVisitUpdatedOncePerMinute(t *testing.T) {
 }
 
 // Five wrong passwords delay other clients in the same network, not the account's owner.
-func TestFailuresElsewhereDoNotLockOutKnownBrowser(t *testing.T) {
+func TestSignInFailuresOfOtherClientsDoNotLockOutKnownBrowser(t *testing.T) {
 	h := newIdentityFixture(t)
 	from := func(address, browser, password string) error {
 		_, err := h.SignIn(t.Context(), fleet.Actor{Address: address, Browser: browser}, "chief", password)

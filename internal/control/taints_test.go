@@ -84,7 +84,7 @@ func TestTenantsCannotSetTolerations(t *testing.T) {
 }
 
 // Policy fields that nothing uses yet are checked, stored and returned, and no job is queued for them.
-func TestUnusedPolicyFieldsAreStored(t *testing.T) {
+func TestPolicyFieldsWithoutEffectAreStored(t *testing.T) {
 	s := newProjectFixture(t)
 	spec := smallSpec
 	spec.Policy.HAPriority, spec.Migration = "high", fleet.VMMigration{PostCopy: true, DowntimeMs: 300}

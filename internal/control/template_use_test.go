@@ -64,7 +64,7 @@ func TestVMsFromTemplateUseOverlaysOrCopies(t *testing.T) {
 	})
 }
 
-func TestInvalidUseOfTemplateRefused(t *testing.T) {
+func TestInvalidTemplateAsVMSourceRefused(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web")
 	v := s.newTemplate("Web", vm)

@@ -79,7 +79,7 @@ func TestTenantTopologyHidesHosts(t *testing.T) {
 }
 
 // A topology has a limited number of VMs, among them those that need attention.
-func TestTopologyIsLimited(t *testing.T) {
+func TestTopologyLimitsVMs(t *testing.T) {
 	s := newProjectFixture(t)
 	lan := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)
 	v := s.onLAN("web", lan.ID)

@@ -308,7 +308,7 @@ func TestDriveMediumKeepsItsPoolAssigned(t *testing.T) {
 
 // A disk value that a host does not support is refused for new VMs and edits. Existing values are not checked again,
 // and the machine type cannot change.
-func TestDiskValueNeedsHostSupport(t *testing.T) {
+func TestDiskFieldValueNeedsHostSupport(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"disks.bus","value":"nvme","why":"It takes libvirt 11.5."},{"field":"boot.machine","value":"pc","why":"QEMU has no such machine here."}]') WHERE id = $1`, s.h1)

@@ -17,7 +17,7 @@ func (s *projectFixture) driftedVM(name string, drift ...fleet.Drift) fleet.VMVi
 	return s.get(v.ID)
 }
 
-func TestDriftNeedsAttentionAndIsFiltered(t *testing.T) {
+func TestDriftedVMNeedsAttentionAndMatchesDriftFilter(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.driftedVM("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: rawJSON("3")})
 	offline := s.driftedVM("silent", fleet.Drift{Field: "name", Applied: "silent", Actual: "loud"})
@@ -174,7 +174,7 @@ func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 }
 
 // By accepting drift, a tenant cannot get networks or addresses that an edit would refuse.
-func TestTenantAcceptsOnlyGrantedNetworks(t *testing.T) {
+func TestTenantAcceptsDriftOnlyOfGrantedNetworks(t *testing.T) {
 	s := newProjectFixture(t)
 	for says, nic := range map[string]string{
 		"is not open to this project":                     `[{"bridge":"br0","mac":"52:54:00:00:00:09"}]`,

@@ -166,7 +166,7 @@ func (s *projectFixture) setStartedAt(id fleet.VMID, at time.Time) {
 
 // A restart is one job, which names the VM's run (by its start time) that the host must end. The VM's phase is then
 // Starting.
-func TestRestartNamesTheRunToEnd(t *testing.T) {
+func TestRestartJobNamesStartTimeOfRunToEnd(t *testing.T) {
 	s := newTaskFixture(t)
 	h1 := s.agentSession(s.h1)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -52,7 +52,7 @@ func (s *libraryFixture) finishReceives(n int) {
 	}
 }
 
-func TestColdMigrationSwitchesHostAfterBothSucceed(t *testing.T) {
+func TestColdMigrationSwitchesHostAfterSendAndReceiveSucceed(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()
 	v := s.vmToMigrate("web")
@@ -201,7 +201,7 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 	}
 }
 
-func TestMigrationTargetsHaveReasons(t *testing.T) {
+func TestUnsuitableMigrationTargetsHaveReasons(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()
 	v := s.vmToMigrate("web")

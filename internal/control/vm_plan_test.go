@@ -48,7 +48,7 @@ var planAnswer = fleet.DefinitionDiff{Lines: []fleet.DefinitionLine{
 	{Op: fleet.LineSame, Text: `      <name>of somebody's tool</name>`, At: "domain/metadata/tool/name"},
 }}
 
-func TestPlanChangesNothing(t *testing.T) {
+func TestPlanOfEditChangesNothing(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	agent := s.agentSession(s.h1)
@@ -84,7 +84,7 @@ func TestPlanChangesNothing(t *testing.T) {
 	s.wantRefused("carried out twice", fleet.NotFound, "There is no such plan", func() error { _, err := s.ExecutePlan(t.Context(), s.member, p.ID); return err })
 }
 
-func TestPlanOfNewVMIsPlacedAndCarriedOut(t *testing.T) {
+func TestPlanOfNewVMIsPlacedAndExecuted(t *testing.T) {
 	s := newProjectFixture(t)
 	agent := s.agentSession(s.h1)
 	want := control.CreateVM{ProjectID: s.red, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.local, SizeBytes: 1 << 30}}}}

@@ -36,7 +36,7 @@ func TestCPUReservationIsNotExceeded(t *testing.T) {
 }
 
 // An edit checks an increased reservation, but not an unchanged or reduced one.
-func TestEditChecksAddedReservationOnly(t *testing.T) {
+func TestEditChecksOnlyAddedCPUReservation(t *testing.T) {
 	s := newProjectFixture(t)
 	one, err := s.createWithReservation(chief, "db-1", s.h1, 8, 75)
 	if err != nil {
@@ -68,7 +68,7 @@ func TestEditChecksAddedReservationOnly(t *testing.T) {
 }
 
 // Of concurrent requests for the remaining CPUs, one succeeds.
-func TestConcurrentReservationsDoNotExceedHost(t *testing.T) {
+func TestConcurrentCPUReservationsDoNotExceedHost(t *testing.T) {
 	s := newProjectFixture(t)
 	var all sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -85,7 +85,7 @@ func TestConcurrentReservationsDoNotExceedHost(t *testing.T) {
 }
 
 // A VM's reservation counts on the target host as soon as its migration is requested.
-func TestReservationCountsOnMigrationTarget(t *testing.T) {
+func TestCPUReservationCountsOnMigrationTarget(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()
 	v := s.vmToMigrate("web")

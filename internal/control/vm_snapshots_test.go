@@ -33,7 +33,7 @@ func (m *moveFixture) onlyJob(kind fleet.JobKind) wire.Work {
 	return wire.Work{}
 }
 
-func TestTakeSnapshotRefusedWhileAnotherRuns(t *testing.T) {
+func TestTakeSnapshotRefusedWhileSnapshotJobRuns(t *testing.T) {
 	s := newMoveFixture(t)
 	v, _ := s.vmWithLocalDisk("web")
 	for what, in := range map[string]control.NewSnapshot{

@@ -203,7 +203,7 @@ func TestLinkedCloneOfVMRefused(t *testing.T) {
 	})
 }
 
-func TestCloneNameIsNextFree(t *testing.T) {
+func TestCloneNameIsNextFreeName(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web")
 	for _, want := range []string{"web-clone", "web-clone-2", "web-clone-3"} {

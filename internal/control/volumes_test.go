@@ -178,7 +178,7 @@ func (s *projectFixture) updateVolume(of control.Volume, host fleet.HostID, more
 
 // Of two concurrent requests for one volume, one succeeds. Other requests for the volume or its source are refused
 // until the job ends.
-func TestOneJobPerVolume(t *testing.T) {
+func TestSecondJobOnVolumeRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")
 	var wait sync.WaitGroup
@@ -212,7 +212,7 @@ func TestOneJobPerVolume(t *testing.T) {
 }
 
 // A volume that is being deleted cannot become an image of a new VM. A volume that a new VM uses cannot be deleted.
-func TestVolumeDeleteExcludesUseByVM(t *testing.T) {
+func TestVolumeBeingDeletedIsNotUsableByVM(t *testing.T) {
 	s := newProjectFixture(t)
 	gone := s.unusedVolume("gone.raw")
 	if err := s.volumeRequests(gone)[fleet.ActDelete](); err != nil {
@@ -241,7 +241,7 @@ func TestVolumeDeleteExcludesUseByVM(t *testing.T) {
 	}
 }
 
-func TestVolumeJobNamesItsUsers(t *testing.T) {
+func TestVolumeJobNamesVMsUsingVolume(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")
 	agent := s.agentSession(s.h1)

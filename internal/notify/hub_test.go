@@ -20,7 +20,7 @@ func woken(s *notify.Subscription) []string {
 	}
 }
 
-func TestWakeMatchesKeyAndType(t *testing.T) {
+func TestWakeReachesSubscribersOfKeyAndOfType(t *testing.T) {
 	t.Parallel()
 	h := notify.NewHub()
 	one, kind, plain, both := h.Subscribe("vm:1"), h.Subscribe("vm:*"), h.Subscribe("tasks"), h.Subscribe("host:9", "vm:1", "vm:*")
@@ -60,7 +60,7 @@ func TestClosedSubscriptionNotWoken(t *testing.T) {
 	}
 }
 
-func TestTooManyKeysBecomeResync(t *testing.T) {
+func TestTooManyWokenKeysAreReplacedByResync(t *testing.T) {
 	t.Parallel()
 	h := notify.NewHub()
 	s := h.Subscribe("vm:*")

@@ -29,7 +29,7 @@ func await(t *testing.T, s *notify.Subscription, key string) {
 	}
 }
 
-func TestLostConnectionReconnectsAndResyncs(t *testing.T) {
+func TestListenerReconnectsAndResyncsAfterLostConnection(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	exec := func(sql string) int64 {

@@ -47,7 +47,7 @@ func received(t *testing.T, s *notify.Subscription, key string) (keys []string) 
 	return keys
 }
 
-func TestNotifyWakesOwnHubAtOnceAndOthersOnce(t *testing.T) {
+func TestNotifyWakesOwnHubAtOnceAndOtherHubsOnce(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	own, ownSub := listening(t, pool, "vm:1", "host:*")

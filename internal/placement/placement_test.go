@@ -63,7 +63,7 @@ func TestPlaceChoosesMostFreeMemory(t *testing.T) {
 	}
 }
 
-func TestFaultNamesFieldAndReason(t *testing.T) {
+func TestPlacementFaultNamesFieldAndReason(t *testing.T) {
 	t.Parallel()
 	pool := func(p placement.Pool) func(*placement.Host) {
 		return func(h *placement.Host) { h.Pools["ssd"] = p }

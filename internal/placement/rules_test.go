@@ -16,7 +16,7 @@ func ruled(name string, memoryMiB int64, labels map[string]string, mates ...plac
 	return h
 }
 
-func TestRulesRefuseAndPrefer(t *testing.T) {
+func TestRequiredRulesRefuseHostsAndPreferredRulesRankThem(t *testing.T) {
 	t.Parallel()
 	web := fleet.PlacementRule{Of: fleet.RuleVMLabels, Name: "tier=web"}
 	apart, db, gone := web, fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"}, placement.RuleMatches{}
@@ -72,7 +72,7 @@ func TestRulesRefuseAndPrefer(t *testing.T) {
 }
 
 // For an existing VM only broken rules are reported; a rule without any matching VM is not broken.
-func TestBrokenRules(t *testing.T) {
+func TestOnlyBrokenRequiredRulesAreReported(t *testing.T) {
 	t.Parallel()
 	rules := []fleet.PlacementRule{
 		{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"},

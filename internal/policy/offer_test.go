@@ -7,7 +7,7 @@ import (
 )
 
 // Each action of a resource type has a permission, and no other action has one.
-func TestEachActionHasPermission(t *testing.T) {
+func TestEachActionHasRequiredPermission(t *testing.T) {
 	t.Parallel()
 	offered := map[string][]fleet.ActionState{
 		"host": fleet.HostView{}.Actions(), "pool": append(fleet.Pool{}.Actions(), fleet.PoolHost{}.Actions()...), "network": append(fleet.NetworkView{}.Actions(), fleet.NetworkHost{}.Actions()...),
@@ -29,7 +29,7 @@ func TestEachActionHasPermission(t *testing.T) {
 	}
 }
 
-func TestOfferNamesMissingPermission(t *testing.T) {
+func TestRefusedActionNamesMissingPermission(t *testing.T) {
 	t.Parallel()
 	states := []fleet.ActionState{{Action: fleet.ActEdit, Allowed: true}, {Action: fleet.ActStart, Reason: "It runs."}}
 	for name, c := range map[string]struct {

@@ -34,7 +34,7 @@ func (x notifier) exec(sql string, wakes ...string) {
 	}
 }
 
-func TestCountersFollowChanges(t *testing.T) {
+func TestVMCountersFollowChanges(t *testing.T) {
 	t.Parallel()
 	x := notifier{t, testkit.DB(t), notify.NewHub()}
 	x.exec(`INSERT INTO projects (id, name) VALUES ('p', 'p'), ('q', 'q')`)

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-func TestHostLivenessChangesWakePages(t *testing.T) {
+func TestHostLivenessChangesNotifyPages(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	exec := func(sql string, args ...any) {

@@ -138,7 +138,7 @@ func TestFailedBatchIsRetriedPerCall(t *testing.T) {
 	}
 }
 
-func TestCancelledCallLeavesBatch(t *testing.T) {
+func TestCancelledCallIsRemovedFromNextBatch(t *testing.T) {
 	t.Parallel()
 	a := newRecorder(10, succeed)
 	gone, leave := context.WithCancel(t.Context())

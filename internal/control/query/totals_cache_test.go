@@ -141,7 +141,7 @@ func TestFewHostsTotalIsCountedPerRequest(t *testing.T) {
 }
 
 // A key whose number of hosts grows past the limit is cached; one that shrinks below the limit is no longer cached.
-func TestCachingFollowsNumberOfHosts(t *testing.T) {
+func TestTotalsAreCachedOnlyForManyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(manyHosts)
 		c.wantValue(t, "narrow", 0, 1)
@@ -210,7 +210,7 @@ func TestConcurrentRequestsShareOneCount(t *testing.T) {
 }
 
 // A slow count starts early enough that no request has to wait for it.
-func TestSlowCountFinishesBeforeValueExpires(t *testing.T) {
+func TestSlowCountIsRefreshedBeforeCachedTotalExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(manyHosts + 1)
 		c.change(func(t *fakeCount) { t.takes = 1500 * time.Millisecond })

@@ -57,7 +57,7 @@ func addTask(ctx context.Context, q *db.Queries) (fleet.TaskID, error) {
 	return id, err
 }
 
-func TestQuickSendsWakeUpsAfterCommit(t *testing.T) {
+func TestQuickTransactionSendsWakeUpsAfterCommit(t *testing.T) {
 	t.Parallel()
 	for name, last := range map[string]bool{"with Last": true, "without Last": false} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestQuickSendsWakeUpsAfterCommit(t *testing.T) {
 	}
 }
 
-func TestQuickSendsWakeUpsOfDeferredTriggers(t *testing.T) {
+func TestQuickTransactionSendsWakeUpsOfDeferredTriggers(t *testing.T) {
 	t.Parallel()
 	parent, child := fleet.NewID[fleet.TaskID](), fleet.NewID[fleet.TaskID]()
 	project := fleet.NewID[fleet.ProjectID]() // only the parent belongs to the project, so no other task wakes its key
@@ -123,7 +123,7 @@ func TestQuickSendsWakeUpsOfDeferredTriggers(t *testing.T) {
 	}
 }
 
-func TestFailedQuickRollsBack(t *testing.T) {
+func TestFailedQuickTransactionRollsBack(t *testing.T) {
 	t.Parallel()
 	no := errors.New("no")
 	for name, fail := range map[string]func(ctx context.Context, tx store.Quick) error{
@@ -167,7 +167,7 @@ func TestFailedQuickRollsBack(t *testing.T) {
 	}
 }
 
-func TestStatementAfterLastIsRefused(t *testing.T) {
+func TestStatementAfterFinalStatementIsRefused(t *testing.T) {
 	t.Parallel()
 	q := newQuick(t)
 	err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
@@ -182,7 +182,7 @@ func TestStatementAfterLastIsRefused(t *testing.T) {
 	}
 }
 
-func TestQuickIsRetriedAfterDeadlock(t *testing.T) {
+func TestQuickTransactionIsRetriedAfterDeadlock(t *testing.T) {
 	t.Parallel()
 	q := newQuick(t, "tasks")
 	tries := 0
@@ -208,7 +208,7 @@ func (q *quick) deadlock() error {
 }
 
 // Statements of Deferred are sent with the next statement or the commit. Their errors fail the transaction.
-func TestBeforeStatementsAreSentWithNextStatement(t *testing.T) {
+func TestDeferredStatementsAreSentWithNextStatement(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ fails, last bool }{
 		"before Last":               {last: true},
