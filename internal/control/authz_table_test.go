@@ -348,7 +348,7 @@ var peopleCases = map[string]useCase{
 	"HostsNotFresh": {permitted: portal, args: noArgs},
 	"VMsOnHosts":    {permitted: portal, args: func(w *authzFixture) []any { return []any{[]fleet.HostID{w.h1}} }},
 	"NoteRefusal": {permitted: portal, args: func(w *authzFixture) []any {
-		return []any{w.actors["stranger"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
+		return []any{w.actors["blueMember"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
 	}},
 	"RememberBrowser": {permitted: portal, args: func(w *authzFixture) []any { return []any{w.someUser(), ""} }},
 	"BeginTasks":      {permitted: portal, args: noArgs},

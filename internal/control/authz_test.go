@@ -28,11 +28,11 @@ type useCase struct {
 
 // Permitted actors. These lists are the specification; they do not depend on package policy.
 const (
-	everybody = "nobody newcomer roleless stranger viewer member watcher operator admin agent alien system"
-	persons   = "newcomer roleless stranger viewer member watcher operator admin system" // actors with an account
+	everybody = "nobody newcomer roleless blueMember viewer member watcher operator admin agent alien system"
+	persons   = "newcomer roleless blueMember viewer member watcher operator admin system" // actors with an account
 	// Actors who see at least one project, and the infrastructure that belongs to no project.
-	somewhere   = "stranger viewer member watcher operator admin system"
-	someUse     = "stranger member operator admin system"
+	somewhere   = "blueMember viewer member watcher operator admin system"
+	someUse     = "blueMember member operator admin system"
 	redSeen     = "viewer member watcher operator admin system"
 	redUse      = "member operator admin system"
 	infraSeen   = "watcher operator admin system"
@@ -63,8 +63,8 @@ func except(list string, names ...string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(list), func(n string) bool { return slices.Contains(names, n) }), " ")
 }
 
-// authzFixture is a projectFixture with an actor of every kind. viewer and member belong to project red; stranger, a
-// user without a role in project red, belongs only to project blue.
+// authzFixture is a projectFixture with an actor of every kind. viewer and member belong to project red; blueMember
+// belongs only to project blue and has no role in project red.
 type authzFixture struct {
 	*projectFixture
 	actors map[string]fleet.Actor
@@ -84,7 +84,7 @@ func newAuthzFixture(t *testing.T) *authzFixture {
 	newcomer.MustChangePassword = true
 	w.actors = map[string]fleet.Actor{
 		"nobody": anonymous, "newcomer": newcomer, "roleless": w.addUser("ron", fleet.RoleNone),
-		"stranger": w.stranger, "viewer": w.viewer, "member": w.member, "watcher": w.addUser("wes", fleet.RoleViewer),
+		"blueMember": w.stranger, "viewer": w.viewer, "member": w.member, "watcher": w.addUser("wes", fleet.RoleViewer),
 		"operator": w.addUser("olga", fleet.RoleOperator), "admin": chief,
 		"agent": {HostID: w.h1, Name: "host h1"}, "alien": {HostID: w.h2, Name: "host h2"}, "system": fleet.SystemActor,
 	}
@@ -101,7 +101,7 @@ const foundID fleet.VMID = "0190f0f0-0000-7000-8000-0000000000f0"
 
 // TestEveryUseCaseChecksItsPermission calls every exported method of control as every actor, with existing objects. It
 // fails for a method without an entry, for a permitted actor who is not listed, for a change before a refusal, and for
-// an answer that shows objects of project red to the stranger, a user without a role in it.
+// an answer that shows objects of project red to blueMember, a user without a role in it.
 func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 	w := newAuthzFixture(t)
 	v := reflect.ValueOf(w.Control)
@@ -130,8 +130,8 @@ func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 	}
 }
 
-// TestNoMethodEmbeddedInControlIsShadowed checks that Control has each exported method of its embedded types. A method with the
-// name of another one would be hidden, and would be missing from the table of use cases.
+// TestNoMethodEmbeddedInControlIsShadowed checks that Control has each exported method of its embedded types. A method
+// with the name of another one would be hidden, and would be missing from the table of use cases.
 func TestNoMethodEmbeddedInControlIsShadowed(t *testing.T) {
 	t.Parallel()
 	facade, embedded := reflect.TypeFor[*control.Control](), 0
@@ -193,14 +193,14 @@ func (w *authzFixture) checkCase(name string, method reflect.Value, entry useCas
 		if err != nil {
 			w.t.Errorf("%s refuses %s: %v", name, who, err)
 		}
-		if who == "stranger" {
+		if who == "blueMember" {
 			w.checkRevealsNothing(name, out)
 		}
 	}
 }
 
-// checkRevealsNothing checks that the result for the stranger (a user of another project) names no object of project
-// red and no domain of a host.
+// checkRevealsNothing checks that the result for blueMember, a user of another project, names no object of project red
+// and no domain of a host.
 func (w *authzFixture) checkRevealsNothing(name string, out []any) {
 	w.t.Helper()
 	text, err := json.Marshal(out)
@@ -209,7 +209,7 @@ func (w *authzFixture) checkRevealsNothing(name string, out []any) {
 	}
 	for _, secret := range []string{string(w.red), `"red`, "found-1", string(foundID)} {
 		if strings.Contains(string(text), secret) {
-			w.t.Errorf("%s reveals %q to the stranger: %s", name, secret, text)
+			w.t.Errorf("%s reveals %q to a member of another project: %s", name, secret, text)
 		}
 	}
 }

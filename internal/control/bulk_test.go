@@ -202,7 +202,7 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	for name, x := range map[string]struct {
 		who  fleet.Actor
 		want int
-	}{"one's own": {both, 1}, "a stranger": {s.stranger, 0}, "the whole house": {chief, 1}} {
+	}{"one's own": {both, 1}, "a user of another project": {s.stranger, 0}, "the whole house": {chief, 1}} {
 		if got, err := s.WatchKeys(t.Context(), x.who, keys); err != nil || len(got) != x.want || x.want == 1 && !slices.Equal(got[0].WakeUps, keys) {
 			t.Errorf("%s follows %v %v", name, got, err)
 		}

@@ -137,7 +137,7 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 		t.Errorf("%+v %v", project, err)
 	}
 	if _, err := s.VMDefaults(t.Context(), s.stranger, s.red, ""); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("a stranger gets %v", err)
+		t.Errorf("a user of another project gets %v", err)
 	}
 }
 

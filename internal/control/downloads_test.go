@@ -73,9 +73,9 @@ func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := withSession()
-	stranger.UserID = "somebody"
-	for _, who := range []fleet.Actor{stranger, withSession()} {
+	otherUser := withSession()
+	otherUser.UserID = "somebody"
+	for _, who := range []fleet.Actor{otherUser, withSession()} {
 		if err := s.AbandonRelay(t.Context(), who, end.ID()); err != nil {
 			t.Fatal(err)
 		}

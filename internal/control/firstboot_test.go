@@ -123,7 +123,7 @@ func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 		t.Errorf("a viewer reads the first-boot data: %v", err)
 	}
 	if _, err := s.FirstBoot(ctx, s.stranger, vm.ID); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("the error reveals the first-boot data to a stranger: %v", err)
+		t.Errorf("the error reveals the first-boot data to a user of another project: %v", err)
 	}
 
 	other := control.New(s.pool, control.Options{Hub: notify.NewHub(), Vault: auth.NewVault()})
@@ -318,7 +318,7 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 		}
 	}
 	if err := s.DeleteCustomization(ctx, s.stranger, red.ID); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("a stranger reads the spec: %v", err)
+		t.Errorf("a user of another project reads the spec: %v", err)
 	}
 	if err := s.DeleteCustomization(ctx, s.viewer, red.ID); fleet.CodeOf(err) != fleet.Forbidden {
 		t.Errorf("a viewer deletes the spec: %v", err)

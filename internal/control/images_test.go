@@ -135,7 +135,7 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 		s.publishImage(s.local, []fleet.HostID{s.h1}, name, "raw", 0)
 		for kind, got := range map[string]string{"images": volumeNames(t)(s.Images(t.Context(), s.stranger)), "ISOs": volumeNames(t)(s.ISOs(t.Context(), s.stranger)), "volumes": volumeNames(t)(s.PoolVolumes(t.Context(), s.stranger, s.local))} {
 			if strings.Contains(got, name) {
-				t.Errorf("a stranger is offered the %s %q", kind, got)
+				t.Errorf("a user of another project is offered the %s %q", kind, got)
 			}
 		}
 		if !strings.Contains(says, "disk of the VM") {

@@ -147,7 +147,7 @@ func TestTasksAreListedCountedAndCancelled(t *testing.T) {
 		t.Errorf("%d running, %v", n, err)
 	}
 	if n, err := s.RunningTasks(t.Context(), s.stranger); err != nil || n != 0 {
-		t.Errorf("a stranger counts %d, %v", n, err)
+		t.Errorf("a user of another project counts %d, %v", n, err)
 	}
 	s.wantRefused("viewer cancels", fleet.Forbidden, "do not have permission", func() error { _, err := s.CancelTask(t.Context(), s.viewer, job.ID); return err })
 	if got, err := s.CancelTask(t.Context(), s.member, job.ID); err != nil || got.State != fleet.JobCancelled || got.Error != "Cancelled by mia." {
@@ -202,7 +202,7 @@ func TestConsoleTicketWorksOnce(t *testing.T) {
 	s.wantRefused("late", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, late.ID, late.Secret); return err })
 	s.wantRefused("late host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, late.ID); return err })
 	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.OpenConsole(t.Context(), s.viewer, v.ID); return err })
-	s.wantRefused("stranger", fleet.NotFound, "There is no such VM.", func() error { _, err := s.OpenConsole(t.Context(), s.stranger, v.ID); return err })
+	s.wantRefused("another project's user", fleet.NotFound, "There is no such VM.", func() error { _, err := s.OpenConsole(t.Context(), s.stranger, v.ID); return err })
 	gone, err := s.OpenConsole(t.Context(), s.member, v.ID)
 	if err != nil {
 		t.Fatal(err)

@@ -94,13 +94,13 @@ func TestSearchFindsOnlyVisibleObjects(t *testing.T) {
 	}
 	for _, text := range []string{"10.0", "52:54", "env=", "fe80"} {
 		if hits, err := s.Search(t.Context(), s.stranger, text, 8); err != nil || len(hits) != 0 {
-			t.Errorf("by %q a stranger finds %+v %v", text, hits, err)
+			t.Errorf("by %q a user of another project finds %+v %v", text, hits, err)
 		}
 	}
 	// A user of project blue only finds the network "default", the project "blue" and the published images.
 	hits, err := s.Search(t.Context(), s.stranger, "e", 8)
 	if hits = slices.DeleteFunc(hits, func(f fleet.SearchHit) bool { return f.Kind == "image" }); err != nil || len(hits) != 2 {
-		t.Errorf("a stranger finds %+v %v", hits, err)
+		t.Errorf("a user of another project finds %+v %v", hits, err)
 	}
 	s.wantRefused("too long", fleet.Malformed, "at most 200 bytes", func() error { _, err := s.Search(t.Context(), chief, strings.Repeat("x", 201), 8); return err })
 }
@@ -143,7 +143,7 @@ func TestOverviewCountsOnlyVisibleObjects(t *testing.T) {
 	}
 	other, err := s.Overview(t.Context(), s.stranger)
 	if err != nil || len(other.VMs) != 0 || other.VMsNeedingAttention != 0 || len(other.Hosts) != 0 || len(other.Attention) != 1 || other.Attention[0].Kind != "pool" || other.CommittedCPUs != 0 || other.CPUThreads != 0 {
-		t.Errorf("a stranger sees %+v %v", other, err)
+		t.Errorf("a user of another project sees %+v %v", other, err)
 	}
 }
 

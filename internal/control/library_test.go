@@ -70,7 +70,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	}
 	s.audited("image.grant")
 	if names(s.member) != "1" || names(s.stranger) != "0" {
-		t.Errorf("published to red, the member sees %s and the stranger %s", names(s.member), names(s.stranger))
+		t.Errorf("published to red, the member sees %s and the user of another project %s", names(s.member), names(s.stranger))
 	}
 	image := s.image(s.member, id)
 	if image.CreatedBy != "" || len(image.Versions) != 1 || image.Versions[0].Copies != nil || image.Versions[0].Source != "" || image.Grants[0].By != "" || !image.Versions[0].Usable {

@@ -121,7 +121,7 @@ func TestBridgeNeedsGrant(t *testing.T) {
 	}
 	s.wantRefused("another project", fleet.Invalid, closed, create(s.stranger, s.blue, "web", onBridge))
 	if got, other := names(s.member), names(s.stranger); got != "br0 default 2 1 1" || other != "default 1 0 0" {
-		t.Errorf("the member sees %s, the stranger %s", got, other)
+		t.Errorf("the member sees %s, the user of another project %s", got, other)
 	}
 
 	// VMs on the bridge stay connected to it and can still be edited.

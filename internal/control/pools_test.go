@@ -255,7 +255,7 @@ func TestInvalidPoolsRefused(t *testing.T) {
 		t.Errorf("%+v %v", page, err)
 	}
 	if page, err = s.PoolVMs(t.Context(), s.stranger, s.nfs, fleet.Query{}); err != nil || len(page.Items) != 0 {
-		t.Errorf("a stranger sees %+v %v", page, err)
+		t.Errorf("a user of another project sees %+v %v", page, err)
 	}
 }
 

@@ -20,7 +20,7 @@ type projectFixture struct {
 	h1, h2         fleet.HostID
 	nfs, local     fleet.PoolID
 	member, viewer fleet.Actor // of project red
-	stranger       fleet.Actor // of project blue, without a role in project red
+	stranger       fleet.Actor // a member of project blue, without a role in project red
 	ticks          int64       // number of the last agent report
 }
 

@@ -63,10 +63,10 @@ func TestUnchangedHeartbeatWritesNoVM(t *testing.T) {
 
 func TestUnmanagedVMsAreListed(t *testing.T) {
 	r := newRig(t)
-	stranger := fleet.NewID[fleet.VMID]()
+	unknownVM := fleet.NewID[fleet.VMID]()
 	_, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "1", State: &wire.State{
 		Host:       fleet.HostStatus{Connected: true},
-		VMs:        []wire.VMReport{{ID: stranger, Name: "stamped-elsewhere", Status: fleet.VMStatus{Power: fleet.Running}}},
+		VMs:        []wire.VMReport{{ID: unknownVM, Name: "stamped-elsewhere", Status: fleet.VMStatus{Power: fleet.Running}}},
 		Discovered: []fleet.DiscoveredVM{{ID: fleet.NewID[fleet.VMID](), Name: "legacy", Status: fleet.VMStatus{Power: fleet.Stopped}}},
 	}})
 	if err != nil {

@@ -154,25 +154,25 @@ func TestTemplatesUsableOnlyByGrantedProjects(t *testing.T) {
 		says string
 		do   func() error
 	}{
-		{"a stranger looks", fleet.NotFound, "no such template", func() error { _, err := s.GetTemplate(t.Context(), s.stranger, v.ID); return err }},
-		{"a stranger looks at its image", fleet.NotFound, "no such image", func() error {
+		{"a user of another project looks", fleet.NotFound, "no such template", func() error { _, err := s.GetTemplate(t.Context(), s.stranger, v.ID); return err }},
+		{"a user of another project looks at its image", fleet.NotFound, "no such image", func() error {
 			_, err := s.GetImage(t.Context(), s.stranger, v.Versions[0].Spec.Disks[0].ImageID)
 			return err
 		}},
-		{"a stranger uses it", fleet.Invalid, "no such template", use(s.stranger, s.blue, "w")},
+		{"a user of another project uses it", fleet.Invalid, "no such template", use(s.stranger, s.blue, "w")},
 		{"who sees it uses it in another project", fleet.Invalid, "no such template, or none that is published to the project", use(elsewhere, s.blue, "w")},
 		{"a viewer uses it", fleet.Forbidden, "do not have permission", use(s.viewer, s.red, "w")},
-		{"a stranger edits it", fleet.NotFound, "no such template", edit(s.stranger)},
+		{"a user of another project edits it", fleet.NotFound, "no such template", edit(s.stranger)},
 		{"a viewer edits it", fleet.Forbidden, "do not have permission", edit(s.viewer)},
 		{"a member of another project edits it", fleet.Forbidden, "do not have permission", edit(elsewhere)},
-		{"a stranger deletes it", fleet.NotFound, "no such template", remove(s.stranger)},
+		{"a user of another project deletes it", fleet.NotFound, "no such template", remove(s.stranger)},
 		{"a viewer deletes it", fleet.Forbidden, "do not have permission", remove(s.viewer)},
-		{"a stranger adds a version", fleet.NotFound, "no such template", version(s.stranger, alien.ID)},
+		{"a user of another project adds a version", fleet.NotFound, "no such template", version(s.stranger, alien.ID)},
 		{"of another project's VM", fleet.NotFound, "no such VM", version(s.member, alien.ID)},
 		{"of another project's VM, by who runs hosts", fleet.Conflict, "The template belongs to the project red, and the VM alien to another project.", version(chief, alien.ID)},
 		{"a member publishes it", fleet.Forbidden, "do not have permission", grant(s.member)},
 		{"a viewer deprecates a version", fleet.Forbidden, "do not have permission", func() error { return s.DeprecateTemplateVersion(t.Context(), s.viewer, of, true) }},
-		{"a stranger deletes a version", fleet.NotFound, "no such template", func() error { _, err := s.DeleteTemplateVersion(t.Context(), s.stranger, of, "Web"); return err }},
+		{"another project's user deletes a version", fleet.NotFound, "no such template", func() error { _, err := s.DeleteTemplateVersion(t.Context(), s.stranger, of, "Web"); return err }},
 		{"a template of another project's VM", fleet.NotFound, "no such VM", func() error {
 			_, _, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Theirs", TemplateSource: control.TemplateSource{VMID: alien.ID}})
 			return err

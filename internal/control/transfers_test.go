@@ -74,12 +74,12 @@ func TestImageSentBetweenHosts(t *testing.T) {
 		t.Errorf("the sender hears %+v", got)
 	}
 	other := s.host("h3", 1024)
-	stranger := s.agentSession(other)
+	otherAgent := s.agentSession(other)
 	s.markOnline()
 	says := func(a fleet.Actor, word wire.Meet) func() error {
 		return func() error { _, err := s.Meet(t.Context(), a, way.ID, word); return err }
 	}
-	s.wantRefused("a stranger", fleet.Conflict, "no longer yours", says(stranger, wire.Meet{Job: in.ID, Epoch: in.Epoch}))
+	s.wantRefused("an agent of another host", fleet.Conflict, "no longer yours", says(otherAgent, wire.Meet{Job: in.ID, Epoch: in.Epoch}))
 	s.wantRefused("an older epoch", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.Meet{Job: in.ID, Epoch: in.Epoch - 1, Ticket: next}))
 	s.wantRefused("the other's job", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: next}))
 	for _, at := range []string{"127.0.0.1:1", "[fe80::1]:1", "portal:1", "192.0.2.7"} {
@@ -98,7 +98,7 @@ func TestImageSentBetweenHosts(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	s.wantRefused("another host at the relay", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), stranger, at.RelayID); return err })
+	s.wantRefused("another host at the relay", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), otherAgent, at.RelayID); return err })
 	s.exec(`UPDATE transfers SET paired_at = now() - interval '31 seconds'`)
 	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), s.agents[s.h1], at.RelayID); return err })
 	if new := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: next, Relay: true}); new.RelayID == at.RelayID || new.RelayTicket != next {

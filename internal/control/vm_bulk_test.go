@@ -102,7 +102,7 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 		{"a name that there is", fleet.Conflict, `"web-2" exists`, ask(s.member, "web-{n}", three, nil)},
 		{"one that there is, alone", fleet.Conflict, `"web-2" exists`, ask(s.member, "web-{n}", fleet.BulkNames{First: 2}, nil)},
 		{"a name that is none", fleet.Invalid, "lower-case", ask(s.member, "Web-{n}", three, nil)},
-		{"by a stranger", fleet.NotFound, "no such", ask(s.stranger, "w-{n}", three, nil)},
+		{"by a user of another project", fleet.NotFound, "no such", ask(s.stranger, "w-{n}", three, nil)},
 		{"by a viewer", fleet.Forbidden, "do not have permission", ask(s.viewer, "w-{n}", three, nil)},
 		{"by nobody", fleet.Unauthorized, "Sign in", ask(token, "w-{n}", three, nil)},
 		{"one address", fleet.Invalid, "cannot have the same address", ask(chief, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:12:34:56"}} }))},

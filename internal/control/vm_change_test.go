@@ -48,14 +48,14 @@ func TestPowerActionRefusedWithReason(t *testing.T) {
 		code  fleet.Code
 		says  string
 	}{
-		"viewer":         {s.viewer, v.ID, fleet.ActStart, fleet.Forbidden, "do not have permission"},
-		"stranger":       {s.stranger, v.ID, fleet.ActStart, fleet.NotFound, "There is no such VM."},
-		"missing":        {s.member, fleet.NewID[fleet.VMID](), fleet.ActStart, fleet.NotFound, "There is no such VM."},
-		"malformed id":   {s.member, "x\x00y", fleet.ActStart, fleet.NotFound, "There is no such VM."},
-		"not running":    {s.member, v.ID, fleet.ActPause, fleet.Conflict, "Only a running VM can be paused."},
-		"no action":      {s.member, v.ID, "fly", fleet.Invalid, `no power action "fly". Use start, shutdown, stop, reboot, restart, reset, pause or resume.`},
-		"no power":       {s.member, v.ID, fleet.ActDelete, fleet.Invalid, "no power action"},
-		"console is not": {s.member, v.ID, fleet.ActConsole, fleet.Invalid, "no power action"},
+		"viewer":                  {s.viewer, v.ID, fleet.ActStart, fleet.Forbidden, "do not have permission"},
+		"user of another project": {s.stranger, v.ID, fleet.ActStart, fleet.NotFound, "There is no such VM."},
+		"missing":                 {s.member, fleet.NewID[fleet.VMID](), fleet.ActStart, fleet.NotFound, "There is no such VM."},
+		"malformed id":            {s.member, "x\x00y", fleet.ActStart, fleet.NotFound, "There is no such VM."},
+		"not running":             {s.member, v.ID, fleet.ActPause, fleet.Conflict, "Only a running VM can be paused."},
+		"no action":               {s.member, v.ID, "fly", fleet.Invalid, `no power action "fly". Use start, shutdown, stop, reboot, restart, reset, pause or resume.`},
+		"no power":                {s.member, v.ID, fleet.ActDelete, fleet.Invalid, "no power action"},
+		"console is not":          {s.member, v.ID, fleet.ActConsole, fleet.Invalid, "no power action"},
 	} {
 		s.wantRefused(name, c.code, c.says, func() error { _, err := s.ActVM(t.Context(), c.actor, c.id, c.act); return err })
 	}
@@ -104,14 +104,14 @@ func TestInvalidUpdateVMRefused(t *testing.T) {
 		code  fleet.Code
 		says  string
 	}{
-		"viewer":      {s.viewer, two, fleet.Forbidden, "do not have permission"},
-		"stranger":    {s.stranger, two, fleet.NotFound, "There is no such VM."},
-		"stale":       {s.member, stale, fleet.Conflict, "(generation 1, you had 7)"},
-		"no CPU":      {s.member, edit(func(s *fleet.VMSpec) { s.CPUs = 0 }), fleet.Invalid, "1 to 768"},
-		"too much":    {s.member, edit(func(s *fleet.VMSpec) { s.MemoryMiB = 17000 }), fleet.Invalid, "Not enough memory"},
-		"taken name":  {s.member, control.UpdateVM{Name: &taken.Name}, fleet.Conflict, `"taken" exists in red`},
-		"image as CD": {s.member, edit(func(to *fleet.VMSpec) { to.ISO = &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"} }), fleet.Invalid, "No ISO image"},
-		"power":       {s.member, edit(func(s *fleet.VMSpec) { s.Power = fleet.Stopped }), fleet.Invalid, "The power state cannot be edited"},
+		"viewer":                  {s.viewer, two, fleet.Forbidden, "do not have permission"},
+		"user of another project": {s.stranger, two, fleet.NotFound, "There is no such VM."},
+		"stale":                   {s.member, stale, fleet.Conflict, "(generation 1, you had 7)"},
+		"no CPU":                  {s.member, edit(func(s *fleet.VMSpec) { s.CPUs = 0 }), fleet.Invalid, "1 to 768"},
+		"too much":                {s.member, edit(func(s *fleet.VMSpec) { s.MemoryMiB = 17000 }), fleet.Invalid, "Not enough memory"},
+		"taken name":              {s.member, control.UpdateVM{Name: &taken.Name}, fleet.Conflict, `"taken" exists in red`},
+		"image as CD":             {s.member, edit(func(to *fleet.VMSpec) { to.ISO = &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"} }), fleet.Invalid, "No ISO image"},
+		"power":                   {s.member, edit(func(s *fleet.VMSpec) { s.Power = fleet.Stopped }), fleet.Invalid, "The power state cannot be edited"},
 		"an image": {s.member, edit(func(to *fleet.VMSpec) {
 			to.Disks = []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1, Image: &fleet.Volref{PoolID: s.nfs, Volume: "none.qcow2"}}}
 		}), fleet.Invalid, "No volume"},
@@ -126,7 +126,7 @@ func TestDeleteVMQueuesDeletionOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.DeleteVM(t.Context(), s.viewer, v.ID, false, ""); return err })
-	s.wantRefused("stranger", fleet.NotFound, "There is no such VM.", func() error { _, err := s.DeleteVM(t.Context(), s.stranger, v.ID, false, ""); return err })
+	s.wantRefused("another project's user", fleet.NotFound, "There is no such VM.", func() error { _, err := s.DeleteVM(t.Context(), s.stranger, v.ID, false, ""); return err })
 	s.wantRefused("name not typed", fleet.Invalid, "Type the VM's name, web", func() error { _, err := s.DeleteVM(t.Context(), s.member, v.ID, true, "wbe"); return err })
 	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActPause); err != nil {
 		t.Fatal(err)

@@ -94,7 +94,7 @@ func TestInvalidCloneRefused(t *testing.T) {
 		says string
 		do   func() error
 	}{
-		{"by a stranger", fleet.Invalid, "no such VM", ask(s.stranger, s.blue, control.CreateVM{})},
+		{"by a user of another project", fleet.Invalid, "no such VM", ask(s.stranger, s.blue, control.CreateVM{})},
 		{"into another project, by a viewer", fleet.Forbidden, "do not have permission", ask(elsewhere, s.blue, control.CreateVM{})},
 		{"into a project that one may not change", fleet.NotFound, "no such", ask(s.member, s.blue, control.CreateVM{})},
 		{"on another host", fleet.Invalid, "Disks are copied on the host of the VM", ask(s.member, s.red, control.CreateVM{HostID: s.h2})},
@@ -130,7 +130,7 @@ func TestCreateVMFromSnapshotCopiesSnapshotState(t *testing.T) {
 	}
 	s.wantRefused("a snapshot without its VM", fleet.Invalid, "Name a template, a VM or an appliance", ask(s.member, control.VMSource{SnapshotID: base}))
 	s.wantRefused("an unknown snapshot", fleet.NotFound, "no such snapshot", ask(s.member, control.VMSource{VMID: vm.ID, SnapshotID: fleet.NewID[fleet.SnapshotID]()}))
-	s.wantRefused("by a stranger", fleet.NotFound, "", ask(s.stranger, control.VMSource{VMID: vm.ID, SnapshotID: base}))
+	s.wantRefused("by a user of another project", fleet.NotFound, "", ask(s.stranger, control.VMSource{VMID: vm.ID, SnapshotID: base}))
 	for _, from := range []fleet.PoolID{"", s.nfs} { // h2 has the shared pool too, but not the VM's disks
 		p, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "then", From: &control.VMSource{VMID: vm.ID, SnapshotID: base, PoolID: from}})
 		if err != nil || !p.Placed || p.Host != "h1" || len(p.Spec.Disks) != 1 || p.Spec.Disks[0].SizeBytes != 1<<20 {

@@ -136,7 +136,7 @@ func TestInvalidNewDisksRefused(t *testing.T) {
 		says  string
 	}{
 		"a viewer":                  {s.viewer, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}), fleet.Forbidden, ""},
-		"a stranger":                {s.stranger, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}), fleet.NotFound, ""},
+		"a user of another project": {s.stranger, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}), fleet.NotFound, ""},
 		"no pool":                   {s.member, spec(fleet.Disk{PoolID: "x", SizeBytes: 1}), fleet.Invalid, "spec.disks[2].poolId: No such pool"},
 		"no size":                   {s.member, spec(fleet.Disk{PoolID: s.nfs}), fleet.Invalid, "spec.disks[2].sizeBytes"},
 		"a name":                    {s.member, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1, Volume: "mine.qcow2"}), fleet.Invalid, "spec.disks[2].volume"},

@@ -92,7 +92,7 @@ func TestDetachMissingDiskAllowsStart(t *testing.T) {
 	for name, who := range map[string]struct {
 		fleet.Actor
 		code fleet.Code
-	}{"a viewer": {s.viewer, fleet.Forbidden}, "a stranger": {s.stranger, fleet.NotFound}} {
+	}{"a viewer": {s.viewer, fleet.Forbidden}, "a user of another project": {s.stranger, fleet.NotFound}} {
 		s.wantRefused(name, who.code, "", func() error { _, _, err := s.DetachDisk(t.Context(), who.Actor, v.ID, disk); return err })
 	}
 	s.wantRefused("a disk that is not missing", fleet.Conflict, "is not missing", func() error {
@@ -137,7 +137,7 @@ func TestReplaceMissingDiskUsesNewName(t *testing.T) {
 		s.wantRefused(says, fleet.Invalid, says, func() error { return replace(chief, in) })
 	}
 	s.wantRefused("a viewer", fleet.Forbidden, "", func() error { return replace(s.viewer, control.NewDisk{Volume: name}) })
-	s.wantRefused("a stranger", fleet.NotFound, "", func() error { return replace(s.stranger, control.NewDisk{Volume: name}) })
+	s.wantRefused("a user of another project", fleet.NotFound, "", func() error { return replace(s.stranger, control.NewDisk{Volume: name}) })
 	s.exec(`UPDATE assignments SET status = status || '{"state":"inactive"}' WHERE noun = 'pool'`)
 	s.wantRefused("an inactive pool", fleet.Invalid, "Pool nfs is inactive on h1", func() error { return replace(chief, control.NewDisk{Volume: name}) })
 	s.exec(`UPDATE assignments SET status = status || '{"state":"active"}' WHERE noun = 'pool'`)

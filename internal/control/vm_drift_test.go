@@ -87,7 +87,7 @@ func TestAcceptDriftWritesHostValuesToSpec(t *testing.T) {
 		return err
 	}
 	s.wantRefused("a viewer", fleet.Forbidden, "", func() error { return take(s.viewer, map[string]string{"cpus": "3"}) })
-	s.wantRefused("a stranger", fleet.NotFound, "", func() error { return take(s.stranger, map[string]string{"cpus": "3"}) })
+	s.wantRefused("a user of another project", fleet.NotFound, "", func() error { return take(s.stranger, map[string]string{"cpus": "3"}) })
 	s.wantRefused("nothing", fleet.Invalid, "Choose", func() error { return take(chief, nil) })
 	s.wantRefused("changed meanwhile", fleet.Conflict, "again meanwhile", func() error { return take(chief, map[string]string{"cpus": "2"}) })
 	s.wantRefused("no drift", fleet.Conflict, "again meanwhile", func() error { return take(chief, map[string]string{"firmware": "uefi"}) })
@@ -199,7 +199,7 @@ func TestReapplyUndoesDrift(t *testing.T) {
 	s.wantRefused("nothing was changed", fleet.Conflict, "The VM was not changed on its host outside", func() error { return put(chief, same.ID) })
 	v := s.driftedVM("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3"})
 	s.wantRefused("a viewer", fleet.Forbidden, "", func() error { return put(s.viewer, v.ID) })
-	s.wantRefused("a stranger", fleet.NotFound, "", func() error { return put(s.stranger, v.ID) })
+	s.wantRefused("a user of another project", fleet.NotFound, "", func() error { return put(s.stranger, v.ID) })
 	if err := put(s.member, v.ID); err != nil {
 		t.Fatal(err)
 	}

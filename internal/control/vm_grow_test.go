@@ -46,7 +46,7 @@ func TestGrowDiskChangesOnlySize(t *testing.T) {
 	}
 	s.wantRefused("no disk", fleet.NotFound, "no disk", s.growRequest(chief, v, fleet.Volref{PoolID: s.local, Volume: "x"}, control.GrowDisk{SizeBytes: 2 << 30}))
 	s.wantRefused("a viewer", fleet.Forbidden, "", s.growRequest(s.viewer, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
-	s.wantRefused("a stranger", fleet.NotFound, "", s.growRequest(s.stranger, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
+	s.wantRefused("a user of another project", fleet.NotFound, "", s.growRequest(s.stranger, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
 
 	// An edit of the complete spec through the API has the same effect. It cannot change other fields of a disk.
 	edit := func(f func(*fleet.Disk)) error {

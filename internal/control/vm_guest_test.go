@@ -228,6 +228,6 @@ func TestGuestReportShownWithAge(t *testing.T) {
 		t.Errorf("the reading of an earlier run is shown: %+v", g)
 	}
 	if _, err := s.VMGuest(t.Context(), s.stranger, v.ID); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("a stranger hears %v", err)
+		t.Errorf("a user of another project hears %v", err)
 	}
 }

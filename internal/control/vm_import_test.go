@@ -158,14 +158,14 @@ func TestExportVisibleOnlyToItsProject(t *testing.T) {
 	s.wantRefused("deleted before it is there", fleet.Conflict, "being made", func() error { return s.DeleteExport(t.Context(), member, e.ID) })
 	s.finishVolume(s.h1, w, `{"format":"ova"}`)
 
-	stranger := s.stranger
-	for _, who := range []fleet.Actor{stranger, s.viewer} {
+	outsider := s.stranger
+	for _, who := range []fleet.Actor{outsider, s.viewer} {
 		s.wantRefused("seen by "+who.Name, fleet.CodeOf(func() error { _, err := s.GetExport(t.Context(), who, e.ID); return err }()), "", func() error { _, err := s.GetExport(t.Context(), who, e.ID); return err })
 		s.wantRefused("fetched by "+who.Name, fleet.CodeOf(func() error { _, _, _, err := s.ReadExport(t.Context(), who, e.ID); return err }()), "", func() error { _, _, _, err := s.ReadExport(t.Context(), who, e.ID); return err })
 		s.wantRefused("deleted by "+who.Name, fleet.CodeOf(s.DeleteExport(t.Context(), who, e.ID)), "", func() error { return s.DeleteExport(t.Context(), who, e.ID) })
 	}
-	s.wantRefused("made by a stranger", fleet.NotFound, "", func() error {
-		_, err := s.ExportVM(t.Context(), stranger, vm.ID, control.NewExport{Format: "ova"})
+	s.wantRefused("made by a user of another project", fleet.NotFound, "", func() error {
+		_, err := s.ExportVM(t.Context(), outsider, vm.ID, control.NewExport{Format: "ova"})
 		return err
 	})
 	if all, err := s.ListExports(t.Context(), member, vm.ID); err != nil || len(all) != 1 || all[0].State != fleet.JobDone {

@@ -154,7 +154,7 @@ func TestVMsVisibleOnlyInOwnProjects(t *testing.T) {
 	for _, filter := range []string{"network:default", "network:default,x", "network:d*", "phase:running", "-phase:stopped", "-name:x", "label:a,b", "-label:a,b", "mac:5*,6*", "web", "id:*"} {
 		for _, sort := range []string{"name", "-created", "project"} {
 			if n := names(s.stranger, fleet.Query{Filter: filter, Sort: sort}); n != 0 {
-				t.Errorf("filter %q sorted by %s shows a stranger %d VMs", filter, sort, n)
+				t.Errorf("filter %q sorted by %s shows a user of another project %d VMs", filter, sort, n)
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func TestVMsVisibleOnlyInOwnProjects(t *testing.T) {
 	}
 	keys, err := s.WatchKeys(t.Context(), s.stranger, []string{"vm:" + string(v.ID), "vm:x", "host:" + string(s.h1), "pool:" + string(s.nfs), "tasks", "jobs:" + string(s.h1)})
 	if err != nil || fmt.Sprint(keys) != fmt.Sprintf("[{pool:%s []} {tasks [tasks:%s]}]", s.nfs, s.blue) {
-		t.Errorf("a stranger may watch %v %v", keys, err)
+		t.Errorf("a user of another project may watch %v %v", keys, err)
 	}
 	if keys, err = s.WatchKeys(t.Context(), s.member, []string{"vm:" + string(v.ID), "hosts"}); err != nil || len(keys) != 1 {
 		t.Errorf("a member may watch %v %v", keys, err)

@@ -56,7 +56,7 @@ func TestColdMigrationSwitchesHostAfterSendAndReceiveSucceed(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()
 	v := s.vmToMigrate("web")
-	for name, a := range map[string]fleet.Actor{"a member": s.member, "a viewer": s.viewer, "a stranger": s.stranger} {
+	for name, a := range map[string]fleet.Actor{"a member": s.member, "a viewer": s.viewer, "a user of another project": s.stranger} {
 		s.wantRefused(name, fleet.Forbidden, "do not have permission", func() error {
 			_, err := s.MigrateVM(t.Context(), a, v.ID, control.MigrateVM{HostID: s.h2})
 			return err

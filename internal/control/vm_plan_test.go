@@ -128,7 +128,7 @@ func TestPlanRefusedLikeItsOperation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, a := range map[string]fleet.Actor{"chief": chief, "stranger": s.stranger} {
+	for name, a := range map[string]fleet.Actor{"chief": chief, "user of another project": s.stranger} {
 		s.wantRefused("read by "+name, fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), a, p.ID); return err })
 		s.wantRefused("done by "+name, fleet.NotFound, "There is no such plan", func() error { _, err := s.ExecutePlan(t.Context(), a, p.ID); return err })
 	}

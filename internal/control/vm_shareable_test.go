@@ -63,7 +63,7 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 		"of no pool":               {chief, func(d *fleet.Disk) { d.PoolID = "" }, "poolId", "Choose the pool"},
 		"for itself":               {chief, func(d *fleet.Disk) { d.Shareable = false }, "existing", "makes a volume for each disk"},
 		"a tenant's":               {s.member, func(*fleet.Disk) {}, "volume", "Only those who may change infrastructure may attach"},
-		"a stranger's, unseen":     {s.member, func(d *fleet.Disk) { d.Volume = "none.raw" }, "volume", "Only those who may change infrastructure may attach"},
+		"another VM's, unseen":     {s.member, func(d *fleet.Disk) { d.Volume = "none.raw" }, "volume", "Only those who may change infrastructure may attach"},
 		"a local one that is away": {chief, func(d *fleet.Disk) { d.PoolID = s.local }, "poolId", "is not assigned to h2"},
 	} {
 		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h2, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}}
