@@ -10,8 +10,8 @@ WHERE host_id = @host_id
 RETURNING number, now()::timestamptz AS now;
 
 -- name: NumberAnew :exec
--- Resets report numbers that are beyond the start of the new session, as after a restore from a backup. Otherwise the
--- session's reports would be rejected.
+-- Resets report numbers that are beyond the start of the agent's new session, as after a restore from a backup.
+-- Otherwise the session's reports would be rejected.
 WITH host AS (UPDATE hosts h SET report_seq = 0 WHERE h.id = @host_id AND h.report_seq >= @base),
      vm AS (UPDATE vms v SET report_seq = 0 WHERE v.host_id = @host_id AND v.report_seq >= @base)
 UPDATE assignments a SET report_seq = 0 WHERE a.host_id = @host_id AND a.report_seq >= @base;

@@ -5,9 +5,10 @@ SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.se
 
 -- name: ClaimJobs :many
 -- Claims jobs for many hosts: one per subject, oldest first. Jobs without a task (consoles) never wait for others. A
--- claim raises the epoch above any that the host has seen. session identifies the claimant; work describes the job's
--- subject. If there are jobs, the session is locked first, so that a hello sees the claimed jobs and an ended session
--- claims none. Subqueries check for earlier jobs of a subject, because the planner made a join read all running jobs.
+-- claim raises the epoch above any that the host has seen. session identifies the agent session that claims; work
+-- describes the job's subject. If there are jobs, the session is locked first, so that a hello sees the claimed jobs
+-- and an ended session claims none. Subqueries check for earlier jobs of a subject, because the planner made a join
+-- read all running jobs.
 WITH mine AS MATERIALIZED (
     SELECT s.host_id, a.session, a.most, s.epoch_lift
     FROM (SELECT unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@most::integer[]) AS most ORDER BY 1) a
@@ -42,7 +43,8 @@ RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jo
           COALESCE((SELECT spec_hash(v.name, v.spec) FROM vms v WHERE v.id = substr(jobs.subject, 4) COLLATE "C" AND jobs.subject LIKE 'vm:%' AND jobs.kind <> 'vm.plan'), '')::text AS spec_hash;
 
 -- name: LockPools :exec
--- Locks the pools while a VM is created on them, so that they stay assigned: a release locks the pool first.
+-- Locks the pools while a VM is created on them, so that the pools stay assigned to the host: a release locks the pool
+-- first.
 SELECT id FROM pools WHERE id = ANY (@ids::text[]) ORDER BY id FOR SHARE;
 
 -- name: PoolsForWork :many
@@ -71,8 +73,8 @@ SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*
 
 -- name: LockResults :many
 -- Locks all rows that results need, in the common order: host sessions, subjects, jobs. A result without a row has no
--- such job or an ended session. session and number identify the session whose result is valid; generation is the VM's,
--- or 0 without a VM.
+-- such job or an ended agent session. session and number identify the agent session whose result is valid; generation
+-- is the VM's, or 0 without a VM.
 WITH mine AS MATERIALIZED (
     SELECT a.id, a.session, s.host_id, s.number
     FROM (SELECT unnest(@ids::text[]) AS id, unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session ORDER BY 2) a
@@ -110,7 +112,7 @@ UPDATE vms v SET status = e.status, report_seq = e.seq, observed_generation = GR
 FROM saw e WHERE v.id = ANY (ARRAY[e.id]) AND v.host_id || '' = e.host_id AND v.report_seq < e.seq;
 
 -- name: SettleAssignments :exec
--- As SettleVMs, for assignments. A null status means that the host did not observe one.
+-- Works like SettleVMs, for assignments. A null status means that the host did not observe one.
 WITH saw AS MATERIALIZED (
     SELECT unnest(@nouns::text[]) AS noun, unnest(@ids::text[]) AS id, unnest(@hosts::text[]) AS host_id, unnest(@generations::bigint[]) AS generation,
            unnest(@seqs::bigint[]) AS seq, unnest(@statuses::text[])::jsonb AS status

@@ -18,7 +18,7 @@ SELECT i.id, EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.p
 FROM images i WHERE i.id = ANY (@ids::text[]) ORDER BY i.id FOR SHARE OF i;
 
 -- name: VersionsThere :many
--- The versions among these that exist. It must follow LockImages, because a deletion locks the image first.
+-- The image versions among these IDs that exist. It must follow LockImages, because a deletion locks the image first.
 SELECT id FROM image_versions WHERE id = ANY (@ids::text[]);
 
 -- name: ChangeImage :exec
@@ -95,7 +95,7 @@ FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volu
 WHERE m.names <> '{}';
 
 -- name: WorkOnVolumes :many
--- As VolumesAtWork, for several pools.
+-- Works like VolumesAtWork, for several pools.
 SELECT w.pool_id::text AS pool_id, w.subject, w.kind, w.host_id, w.state, COALESCE(w.args->'volume'->>'source', '')::text AS source FROM volume_work w
 WHERE w.pool_id = ANY (@pools::text[]) ORDER BY w.id;
 

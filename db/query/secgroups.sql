@@ -19,7 +19,7 @@ SELECT * FROM security_groups WHERE id = @id;
 SELECT id, project_id, name FROM security_groups WHERE id = ANY (@ids::text[]) AND deleted_at IS NULL ORDER BY id FOR KEY SHARE;
 
 -- name: ChangeSecurityGroup :one
--- Only changed rules raise the revision, which hosts apply.
+-- Raises the revision, which hosts apply, only if the rules have changed.
 UPDATE security_groups SET name = @name, spec = @spec, generation = generation + 1,
     revision = revision + CASE WHEN spec->'rules' IS DISTINCT FROM (@spec::jsonb)->'rules' THEN 1 ELSE 0 END
 WHERE id = @id RETURNING *;

@@ -6,8 +6,8 @@ WHERE id = @id AND password_hash = @password_hash AND NOT disabled
 RETURNING last_seen_at;
 
 -- name: UserOfSession :one
--- The user of a session that began at signed_in_at; no row if the session has ended. The visit is recorded at most once
--- a minute.
+-- The user of a browser session that began at signed_in_at; no row if the session has ended. The visit is recorded at
+-- most once a minute.
 WITH seen AS (
     UPDATE users SET last_seen_at = now()
     WHERE id = @id AND NOT disabled AND sessions_from <= @signed_in_at AND last_seen_at < now() - interval '1 minute')

@@ -20,7 +20,7 @@ UPDATE login_throttle SET failures = GREATEST(failures - 1, 0) WHERE key = @key;
 DELETE FROM login_throttle WHERE key = @key;
 
 -- name: KnownBrowser :one
--- The browser that presents this secret, if the named account knows it.
+-- The browser that presents this secret, if it is a known browser of the named account.
 SELECT b.id FROM browsers b JOIN users u ON u.id = b.user_id
 WHERE u.name = @name AND b.hash = @hash AND b.last_used_at > now() - interval '180 days';
 

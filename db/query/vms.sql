@@ -75,7 +75,7 @@ WHERE v.id = @vm_id AND p.i IS NOT NULL;
 SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT unnest(@macs::text[]) AS mac ORDER BY 1) m;
 
 -- name: TryMAC :one
--- As LockMACs without waiting, for a caller that can choose another address.
+-- Works like LockMACs without waiting, for a caller that can choose another address.
 SELECT pg_try_advisory_xact_lock(hashtextextended('mac ' || @mac::text, 0))::boolean;
 
 -- name: MACsOfOthers :many

@@ -64,12 +64,12 @@ FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volu
 JOIN vms v ON spec_reads(v.spec, w.pool_id, w.volume) ORDER BY w.pool_id, w.volume, v.name;
 
 -- name: DomainsOn :many
--- As DomainsNamed, without VMs that are reported as off.
+-- Works like DomainsNamed, without VMs that are reported as off.
 SELECT v.id, v.name FROM vms v WHERE v.id = ANY (@ids::text[]) AND COALESCE(v.status->>'power', 'absent') NOT IN ('stopped', 'crashed', 'absent')
 UNION ALL SELECT f.id, f.name FROM found_vms f WHERE f.id = ANY (@ids::text[]) AND COALESCE(f.status->>'power', '') NOT IN ('stopped', 'crashed');
 
 -- name: VolumeNameInUse :one
--- As VolumeNameReserved, limited to one host's files in a local pool.
+-- Works like VolumeNameReserved, limited to one host's files in a local pool.
 SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = @pool_id::text AND (@host::text = '' OR ph.host_id = @host)
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', @volume::text)))
     OR EXISTS (SELECT 1 FROM volume_work w WHERE w.subject = 'volume:' || @pool_id || '/' || @volume AND (@host = '' OR w.host_id = @host))

@@ -126,7 +126,7 @@ func (w *authzFixture) console() (fleet.PairID, string) {
 	return ticket.ID, ticket.Secret
 }
 
-// seq returns an unused report number of the current sessions.
+// seq returns an unused report number of the agents' current sessions.
 func (w *authzFixture) seq() int64 { w.number++; return w.base + int64(w.number) }
 
 // newSessions starts new sessions for the agents of both hosts.

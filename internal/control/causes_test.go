@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// attention returns the attention rows of the dashboard, as "2 vm [a b]: text -> remedy (list)".
+// attention returns the rows of the dashboard's Needs attention list, as "2 vm [a b]: text -> remedy (list)".
 func (s *projectFixture) attention(a fleet.Actor) (rows []string) {
 	s.t.Helper()
 	if _, err := s.RefreshCounters(s.t.Context(), fleet.SystemActor); err != nil {
@@ -64,7 +64,7 @@ func TestNeedsAttentionListHasOneRowPerCause(t *testing.T) {
 	}
 }
 
-// A tenant's counters and attention rows agree: each unhealthy object has a row, and the texts name no host.
+// A tenant's counters and Needs attention list agree: each unhealthy object has a row, and the texts name no host.
 func TestTenantDashboardCountsAreConsistent(t *testing.T) {
 	s := newProjectFixture(t)
 	s.vm("web", fleet.Running)

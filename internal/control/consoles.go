@@ -81,7 +81,7 @@ type ConsoleEnd struct {
 }
 
 // RedeemConsole uses up a ticket, asks the host to dial this portal, and returns the browser's side of the relay. All
-// bad tickets give the same error: unknown, used, expired, or made for another person or session.
+// bad tickets give the same error: unknown, used, expired, or made for another user or browser session.
 func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.PairID, secret string) (ConsoleEnd, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return ConsoleEnd{}, err

@@ -355,7 +355,7 @@ func (c *Control) getCopy(ctx context.Context, a fleet.Actor, of ImageCopy, act 
 	copy, version := copies[i], v.Version(copies[i].VersionID)
 	for _, listed := range version.Copies {
 		if listed.Ref() == copy.Ref() && listed.HostID == copy.HostID {
-			copy.ImageCopy = listed // with its dependent overlays
+			copy.ImageCopy = listed // including the VMs whose overlays are backed by the copy
 		}
 	}
 	if ok, why := version.CopyAllows(copy.ImageCopy, act); !ok {

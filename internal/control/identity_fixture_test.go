@@ -77,7 +77,7 @@ func (h *identityFixture) audited(action string) {
 	}
 }
 
-// session signs in and returns the session's start time.
+// session signs the user in and returns the start time of the user's session.
 func (h *identityFixture) session(name string) time.Time {
 	h.t.Helper()
 	user, err := h.SignIn(h.t.Context(), anonymous, name, goodPassword)

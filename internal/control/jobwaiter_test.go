@@ -86,7 +86,7 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 	}
 }
 
-// A job waiter grants no permission: an ended session gets no jobs, even if its waiter was open before.
+// A job waiter grants no permission: an ended agent session gets no jobs, even if its waiter was open before.
 func TestJobWaiterOfEndedAgentSessionGetsNoJobs(t *testing.T) {
 	r := newRig(t)
 	old := r.agent

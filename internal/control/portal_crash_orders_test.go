@@ -17,7 +17,7 @@ type request func(ctx context.Context, portal *control.Control) (any, error)
 
 // crashScenario is a request during which the portal crashes.
 type crashScenario struct {
-	every int // as crashFixture.every
+	every int // the value of crashFixture.every for this scenario
 	least int // minimum number of crash points
 	// ready prepares objects and returns the request.
 	ready func(m *crashFixture) request

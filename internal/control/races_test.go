@@ -172,7 +172,7 @@ func TestDeletionUndoneWhenAttemptsExhausted(t *testing.T) {
 	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || vm.DeletedAt != nil || vm.Status.ErrorOf != fleet.VMDelete {
 		t.Fatalf("%+v, %v", vm, err)
 	}
-	// It is unknown whether the data was deleted.
+	// The portal cannot know whether the host deleted the data.
 	if state := one[string](r, `SELECT state FROM jobs`); state != "unknown" {
 		t.Fatalf("the job is %s", state)
 	}

@@ -69,8 +69,8 @@ func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	want("and removed there", "net br0  true")
 }
 
-// A failed release is retried after 5 minutes, then after 10, and so on up to six hours. Other lost objects and other
-// hosts are not delayed.
+// A failed release is retried after 5 minutes, then after 10, and so on up to six hours. Other lost pools and networks,
+// and other hosts, are not delayed.
 func TestFailedReleaseOfNetworkOrPoolIsRetriedWithBackoff(t *testing.T) {
 	r := newRig(t)
 	other := r.addHost("other")
@@ -82,7 +82,7 @@ func TestFailedReleaseOfNetworkOrPoolIsRetriedWithBackoff(t *testing.T) {
 		due := func() bool {
 			t.Helper()
 			r.exec(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
-			// Only failures of the last day count.
+			// Only failures of the last day lengthen the delay.
 			r.exec(`UPDATE jobs SET ended_at = GREATEST(ended_at, now() - interval '23 hours') WHERE state = 'failed'`)
 			if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 				t.Fatal(err)

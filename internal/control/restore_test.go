@@ -44,9 +44,9 @@ func postgresProgram(t *testing.T, program string, args ...string) {
 	}
 }
 
-// The host continues to work after the dump. After the restore its session is the same, but epochs and generations are
-// lower. The next job gets an epoch above those that the host has seen, and the next report finds the edit that the
-// database lost.
+// The host continues to work after the dump. After the restore its agent session is the same, but epochs and
+// generations are lower. The next job gets an epoch above those that the host has seen, and the next report finds the
+// edit that the database lost.
 func TestRestoredDatabaseUsesHigherEpochs(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")

@@ -107,7 +107,7 @@ func TestNewerRequestReplacesRetriedJob(t *testing.T) {
 	if len(stop) != 1 || stop[0].Kind != fleet.VMStop {
 		t.Fatalf("claimed %+v", stop)
 	}
-	// A start is requested during retries of the stop: a failure of the stop no longer matters.
+	// A start is requested while the stop is retried. A failure of the stop then has no effect.
 	r.exec(`UPDATE vms SET ordered = '', observed_generation = generation WHERE id = $1`, id)
 	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStart); err != nil {
 		t.Fatal(err)

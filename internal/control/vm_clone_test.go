@@ -121,7 +121,7 @@ func TestCreateVMFromSnapshotCopiesSnapshotState(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)
-	base, tip := s.withSnapshots(s.get(vm.ID)) // only of the first disk; the second disk was added later
+	base, tip := s.withSnapshots(s.get(vm.ID)) // the snapshots are of the first disk only; the second disk was added later
 	ask := func(a fleet.Actor, from control.VMSource) func() error {
 		return func() error {
 			_, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: "then", From: &from})

@@ -153,7 +153,7 @@ func normalizeMACs(nics []fleet.NIC) []fleet.NIC {
 // createVM creates the planned VM. child is the task's child for the creation; empty: the creation becomes a new task.
 func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, seals sealer, id fleet.VMID, input CreateVM, from plannedSource, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
 	plans, in := from.images, input
-	if err := in.complete(id); err != nil { // on a copy, because the transaction may run again
+	if err := in.complete(id); err != nil { // on a copy of the input, because the transaction may run again
 		return fleet.VMView{}, "", err
 	}
 	project, err := q.ProjectName(ctx, in.ProjectID)

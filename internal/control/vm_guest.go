@@ -97,7 +97,7 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if err := checkAllowed(vm, in.Action); err != nil {
 			return err
 		}
-		// These kinds do not coalesce: a second job would replace the password or program of the first.
+		// Jobs of these kinds do not coalesce: the second job would replace the first job's password or program.
 		if kind == fleet.VMPassword || kind == fleet.VMExec {
 			open, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVM(id), Kind: kind})
 			if err != nil {

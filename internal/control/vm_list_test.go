@@ -83,7 +83,7 @@ func TestVMListFiltersAndSorts(t *testing.T) {
 		"phase:running label:env=prod host:h1 name:web*": "web-1",
 		"phase:running label:env=test":                   "",
 	} {
-		// Ids created at the same time begin with the same characters.
+		// IDs created at the same time begin with the same characters.
 		if strings.HasSuffix(filter, "*") && strings.HasPrefix(filter, "id:") {
 			want = strings.Join(slices.DeleteFunc([]string{"db1", "off", "web-1"}, func(name string) bool {
 				v := map[string]fleet.VMID{"db1": db.ID, "off": off.ID, "web-1": web.ID}[name]

@@ -59,8 +59,8 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 // moveToChosen moves the VM to the chosen host and marks the domains on all other hosts, including the former one, as
 // unmanaged.
 func moveToChosen(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLocation) error {
-	// Not while the former host is offline or without the domain: if it later runs the VM too, that must raise an
-	// alarm.
+	// Domains are not marked while the former host is offline or has no domain of the VM: if that host later runs the
+	// VM too, an alarm must be raised.
 	if own := vm.Locations()[0]; !own.Offline && own.Power != fleet.Absent {
 		if err := q.KeepAsDiscovered(ctx, vm.ID); err != nil {
 			return err

@@ -117,7 +117,7 @@ func (c *Control) addPlan(ctx context.Context, a fleet.Actor, try func(ctx conte
 			return err
 		}
 		params.UserID, params.Patience, params.Most = a.UserID, fleet.PlanTimeout, maxPendingPlans
-		params.VM.Status, params.VM.Sightings = nil, nil // only the host reports these
+		params.VM.Status, params.VM.Sightings = nil, nil // only the host reports the status and other hosts' domains
 		if err := q.DropOldPlans(ctx, db.DropOldPlansParams{UserID: a.UserID, Most: maxStoredPlans - 1}); err != nil {
 			return err
 		}

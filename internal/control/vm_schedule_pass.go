@@ -121,7 +121,8 @@ func (s *scheduleCheck) checkAgainAfter(after time.Duration) {
 	}
 }
 
-// setTrouble sets the reason shown for a delay or failure. attention means that a person must act.
+// setTrouble sets the reason shown for a delay or failure. With attention, the VM is listed as needing attention,
+// because a person must act.
 func (s *scheduleCheck) setTrouble(attention bool, format string, args ...any) {
 	s.row.Trouble, s.row.Attention = fmt.Sprintf(format, args...), attention
 }

@@ -194,8 +194,8 @@ func TestMissedScheduleRunsOnce(t *testing.T) {
 	}
 }
 
-// The reason for a delay is shown, and the schedule continues when the reason ends. Only problems that need a person
-// raise attention.
+// The reason for a delay is shown, and the schedule continues when the reason ends. The VM needs attention only for
+// problems that a person must solve.
 func TestScheduleShowsReasonForDelay(t *testing.T) {
 	s := newScheduleFixture(t, hourly)
 	waits := func(when, says string, attention bool) {

@@ -27,7 +27,7 @@ func listening(t *testing.T, pool *pgxpool.Pool, keys ...string) (*notify.Hub, *
 	go func() { ended <- h.Listen(ctx, pool.Config().ConnConfig, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() { stop(); <-ended })
 	await(t, s, notify.Resync)
-	h.Wake("") // not before all subscriptions have their first Resync
+	h.Wake("") // sent only after all subscriptions have their first Resync
 	woken(s)
 	return h, s
 }

@@ -13,8 +13,8 @@ type NICCapacity struct {
 	Device    string
 	Functions bool // the unit is a virtual function; else the whole device, for one NIC
 	Total     int
-	Used      int      // by running guests as reported by the host, including unmanaged ones
-	Allocated int      // to VMs on the host, running or not
+	Used      int      // units used by running guests as reported by the host, including unmanaged guests
+	Allocated int      // units allocated to VMs on the host, running or not
 	By        []string // names of VMs with an allocation
 }
 

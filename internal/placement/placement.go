@@ -19,7 +19,7 @@ type Host struct {
 	Phase           fleet.HostPhase
 	Error           string // why the host's hypervisor does not answer
 	MemoryMiB       int64
-	CommittedMiB    int64 // of all VMs on the host, running or not
+	CommittedMiB    int64 // memory of all VMs on the host, running or not
 	CommittedCPUs   int64 // vCPUs of all VMs on the host, running or not
 	Processors      int   // threads for vCPUs
 	ReservedCPU     int64 // for all VMs on the host, running or not; percent of one processor
@@ -69,13 +69,13 @@ type Pool struct {
 	Error    string // the host's error text
 
 	CapacityBytes int64 // 0: not reported
-	FreeBytes     int64 // not committed to any volume
+	FreeBytes     int64 // space not committed to any volume
 }
 
 // Choice is the result of Place. Host is nil if no host fits.
 type Choice struct {
 	Host    *Host
-	Refused []Refusal // by host name
+	Refused []Refusal // sorted by host name
 }
 
 // Refusal is the first reason why a host was refused.

@@ -18,7 +18,7 @@ type HostRules struct {
 
 // RuleMatches counts the other VMs that match a rule.
 type RuleMatches struct {
-	OnHost, InFleet int    // on this host, and on all hosts
+	OnHost, InFleet int    // numbers of matching VMs on this host, and on all hosts
 	Name            string // one of the VMs on this host
 }
 

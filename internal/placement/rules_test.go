@@ -33,8 +33,8 @@ func TestRequiredRulesRefuseHostsAndPreferredRulesRankThem(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules   []fleet.PlacementRule
 		hosts   []placement.Host
-		want    string // the host; empty: none
-		message string // of the refusals
+		want    string // the chosen host; empty: none
+		message string // the text of the refusals
 	}{
 		"apart":                            {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, gone)}, "b", "a has web-1, and the VM must be apart from VMs with tier=web"},
 		"apart from several":               {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, placement.RuleMatches{OnHost: 3, InFleet: 3, Name: "web-1"})}, "", "web-1 and 2 more"},

@@ -56,7 +56,7 @@ func Addresses(spec fleet.NetworkSpec, nics []AddressNIC, leases []AddressLease,
 type addressMerge struct {
 	spec       fleet.NetworkSpec
 	nics       []AddressNIC
-	reserved   map[string]fleet.StaticLease // by address
+	reserved   map[string]fleet.StaticLease // reservations by IP address
 	reservedIP map[string]string            // reserved address by MAC
 	out        fleet.NetworkAddresses
 }

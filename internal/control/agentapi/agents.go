@@ -93,8 +93,8 @@ func lockSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int6
 	return number, err
 }
 
-// checkSessionNumber rejects a report or result whose sequence number is outside the range of its session. A higher
-// number would outrank reports of later sessions; a lower one would lose against earlier sessions.
+// checkSessionNumber rejects a report or result whose sequence number is outside the range of its agent session. A
+// higher number would outrank reports of later sessions; a lower one would lose against earlier sessions.
 func checkSessionNumber(ctx context.Context, q *db.Queries, a fleet.Actor, seq int64) error {
 	number, err := lockSession(ctx, q, a)
 	return store.FirstError(err, func() error { return checkSequenceNumber(number, seq) })

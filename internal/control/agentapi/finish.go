@@ -84,7 +84,7 @@ type resultOutcome struct {
 	answer  wire.FinishAnswer
 	ended   fleet.Job
 	refusal error
-	unknown bool // the host has no such job, or the session has ended
+	unknown bool // the host has no such job, or the agent's session has ended
 }
 
 // settleAll processes the results of many hosts in one transaction.

@@ -153,7 +153,7 @@ func (api *API) writeBatch(ctx context.Context, b *batch) (err error) {
 // assignmentCache caches the pools and networks assigned to each host, so that a heartbeat needs no query. The cache is
 // read again after changes and after assignedMaxAge.
 type assignmentCache struct {
-	changes     *notify.Subscription // by keyAssigned
+	changes     *notify.Subscription // subscribed to keyAssigned
 	mu          sync.Mutex
 	read        time.Time // start of the latest read
 	stale       bool

@@ -122,7 +122,7 @@ func moveJobs(ctx context.Context, q *db.Queries, subject fleet.Subject, from, t
 		return err
 	}
 	moved := map[fleet.JobKind]bool{}
-	for _, j := range slices.Backward(jobs) { // of two jobs of one kind the newer one moves
+	for _, j := range slices.Backward(jobs) { // if two jobs have one kind, the newer job moves
 		if j.ID == but {
 			continue
 		}

@@ -63,7 +63,7 @@ func endExhausted(ctx context.Context, q *db.Queries, host *string) error {
 	return nil
 }
 
-// requeueExpired requeues expired jobs, or, if host is set, all jobs of that host's ended session.
+// requeueExpired requeues expired jobs, or, if host is set, all jobs of that host's ended agent session.
 func requeueExpired(ctx context.Context, q *db.Queries, host *string) error {
 	if err := q.ReplaceLapsed(ctx, host); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// hostTroubleTexts holds the attention text for each host phase that needs an administrator. The argument is the
-// recorded conflict or the host's own error.
+// hostTroubleTexts holds the text in the Needs attention list for each host phase that needs an administrator. The
+// argument is the recorded conflict or the host's own error.
 var hostTroubleTexts = map[fleet.HostPhase]func(errorText string) string{
 	fleet.HostConflict: func(errorText string) string { return "A second agent showed this host's identity: " + errorText },
 	fleet.HostDegraded: func(errorText string) string {
@@ -123,7 +123,7 @@ func (c poolCause) describeHosts() string {
 	return "on " + c.first
 }
 
-// poolAttention builds one attention row per cause, merged across pools and hosts.
+// poolAttention builds one row of the Needs attention list per cause, merged across pools and hosts.
 func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []fleet.Attention {
 	var rows fleet.Causes
 	type place struct {
@@ -157,7 +157,8 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 	return rows.Rows
 }
 
-// maxVMsRead limits the VMs that are read and grouped by cause. An extra attention row reports further VMs.
+// maxVMsRead limits the VMs that are read and grouped by cause. An extra row of the Needs attention list reports
+// further VMs.
 const maxVMsRead = 500
 
 // vmsNeedingAttention reads VMs on online hosts that need attention. VMs without drift come first: drift has a single
@@ -176,8 +177,8 @@ func (b *Queries) vmsNeedingAttention(ctx context.Context, a fleet.Actor) (vms [
 	return vms, more, nil
 }
 
-// vmCauses builds one attention row per cause for VMs on online hosts. It excludes drift, which comes from the
-// counters.
+// vmCauses builds one row of the Needs attention list per cause, for VMs on online hosts. It excludes drift, which
+// comes from the counters.
 func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Attention, vms map[fleet.Subject]bool, err error) {
 	read, more, err := b.vmsNeedingAttention(ctx, a)
 	if err != nil {

@@ -18,7 +18,7 @@ type counters struct {
 	hosts      map[fleet.HostID]vmUsage
 	projects   map[fleet.ProjectID]vmUsage
 	byPhase    map[fleet.ProjectID]map[fleet.Phase]phaseTotals // of all VMs, as if all hosts were online
-	byHost     map[fleet.HostID][]vmGroup                      // by project and online phase
+	byHost     map[fleet.HostID][]vmGroup                      // groups of the host's VMs, by project and online phase
 	discovered map[fleet.HostID]int
 	staleHosts map[fleet.HostID]*time.Time // hosts whose VM inventory is older than staleAge, with its time
 	now        time.Time                   // database time at which staleHosts was read

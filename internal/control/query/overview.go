@@ -215,8 +215,8 @@ func (b *Queries) addProblems(ctx context.Context, a fleet.Actor, o *fleet.Overv
 	return nil
 }
 
-// addCounted adds attention rows that come from the counters: VMs that have drifted and, if the actor does not see
-// hosts, VMs on offline hosts.
+// addCounted adds the rows of the Needs attention list that come from the counters: VMs that have drifted and, if the
+// actor does not see hosts, VMs on offline hosts.
 func addCounted(a fleet.Actor, o *fleet.Overview) {
 	if n := o.VMsDrifted; n > 0 {
 		o.Attention = append(o.Attention, fleet.Attention{

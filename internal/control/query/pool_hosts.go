@@ -48,7 +48,7 @@ func (b *Queries) poolGroups(ctx context.Context, ids []fleet.PoolID) (map[fleet
 	return b.readPoolGroups(ctx, &s, reportsFreshSQL, statusesFrom)
 }
 
-// allPoolGroups returns the groups of all pools. The caller supplies the offline hosts, so no host session is read.
+// allPoolGroups returns the groups of all pools. The caller supplies the offline hosts, so no agent session is read.
 func (b *Queries) allPoolGroups(ctx context.Context, offline []fleet.HostID) (map[fleet.PoolID][]poolGroup, error) {
 	var s statement
 	s.forObjects(fleet.TypePool, nil)

@@ -120,7 +120,7 @@ func interpretations(text string) []interpretation {
 	}
 	matchesWord := interpretation{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statement) string {
 		begun := s.pattern(fleet.Pattern{word, ""})
-		// Only the first matching word of a VM counts, so each VM is found once.
+		// Only the VM's first matching search word counts, so each VM is found once.
 		return "w.word LIKE " + begun + " AND NOT EXISTS (SELECT 1 FROM vm_words o WHERE o.vm_id = w.vm_id AND o.word < w.word AND o.word LIKE " + begun + ")"
 	}}
 	var all []interpretation

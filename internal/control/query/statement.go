@@ -57,7 +57,7 @@ func (s *statement) pattern(p fleet.Pattern) string {
 	return s.arg(p.Like())
 }
 
-// and adds a condition. The parentheses keep an OR within it from widening the other conditions.
+// and adds a condition to the WHERE clause. The parentheses keep an OR within it from widening the other conditions.
 func (s *statement) and(condition string) { s.where = append(s.where, "("+condition+")") }
 
 // not adds a condition, or its negation if negate is set. The negation holds for NULL.
