@@ -18,7 +18,8 @@ SELECT i.id, EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.p
 FROM images i WHERE i.id = ANY (@ids::text[]) ORDER BY i.id FOR SHARE OF i;
 
 -- name: VersionsThere :many
--- The image versions among these IDs that exist. It must follow LockImages, because a deletion locks the image first.
+-- The image versions among these IDs that exist. The query must follow LockImages, because a deletion locks the image
+-- first.
 SELECT id FROM image_versions WHERE id = ANY (@ids::text[]);
 
 -- name: ChangeImage :exec

@@ -12,7 +12,7 @@ UPDATE jobs SET stop = @error, note = CASE WHEN attempt > 0 THEN 'being cancelle
 WHERE subject = @subject AND kind IN ('vm.disk.move', 'vm.migrate', 'vm.snapshot.delete', 'vm.consolidate') AND state IN ('queued', 'running') AND stop = '';
 
 -- name: StopTaskWork :execrows
--- Makes hosts undo the started jobs of a task: see fleet.Kind.Stoppable.
+-- Makes hosts undo the started jobs of a task: see fleet.JobKindInfo.Stoppable.
 UPDATE jobs SET stop = @error, note = 'being cancelled', run_after = CASE WHEN state = 'queued' THEN now() ELSE run_after END
 WHERE task_id = @task_id::text AND kind = ANY (@kinds::text[]) AND attempt > 0 AND state IN ('queued', 'running') AND stop = '';
 

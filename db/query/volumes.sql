@@ -1,5 +1,5 @@
 -- name: VolumesNamed :many
--- The named volumes as reported by hosts with the pool active.
+-- The volumes, given by pool and name, as reported by hosts with the pool active.
 SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, ph.host_id, v.volume::jsonb AS found
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) w
 JOIN assignments ph ON ph.pool_id = w.pool_id AND ph.asked = 'assign' AND ph.status->>'state' = 'active'

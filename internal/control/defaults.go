@@ -21,7 +21,8 @@ func (c *Control) VMDefaults(ctx context.Context, a fleet.Actor, project fleet.P
 	return c.VMDefaultsOf(ctx, a, project, pools, networks)
 }
 
-// VMDefaultsOf works like VMDefaults for pools and networks that the caller has read: see fleet.VMDefaults.Or.
+// VMDefaultsOf works like VMDefaults for pools and networks that the caller has read: see
+// fleet.VMDefaults.WithFallbacks.
 func (c *Control) VMDefaultsOf(ctx context.Context, a fleet.Actor, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
 	if err := policy.Check(a, policy.VMSee, project); err != nil {
 		return fleet.VMDefaults{}, store.NoProject(err)

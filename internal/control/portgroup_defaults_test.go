@@ -106,7 +106,8 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	})
 	is("a NIC that names its own", late.ID, "own guard true, of the port group []")
 
-	// A NIC that no longer names groups has the defaults again. Changes of the port group reach only such NICs.
+	// A NIC that no longer names security groups has the port group's defaults again. Changes of the port group reach
+	// only such NICs.
 	if _, err := s.setGroups(s.member, late.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,8 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	if follow(); s.get(late.ID).Generation != generation {
 		t.Error("a pass in which nothing changed changes a VM")
 	}
-	// An edit of another field, with the NIC unchanged as the page shows it, leaves the NIC on the defaults.
+	// An edit of another field, with the NIC unchanged as the page shows it, leaves the NIC with the port group's
+	// defaults.
 	spec := s.get(late.ID).Spec
 	spec.CPUs = 2
 	if _, _, err := s.UpdateVM(t.Context(), s.member, late.ID, control.UpdateVM{Spec: &spec}); err != nil {
@@ -132,7 +134,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	}
 	is("after another edit", late.ID, "strict guard true, of the port group [securityGroups]")
 
-	// Anti-spoofing defaults apply to new NICs and to NICs on the defaults.
+	// Anti-spoofing defaults apply to new NICs and to NICs that have the port group's defaults.
 	off, on := false, true
 	if err := set(&off, strict.ID); err != nil {
 		t.Fatal(err)

@@ -114,8 +114,8 @@ func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM,
 	return nil
 }
 
-// SpecOf returns the spec of a new VM from the version. Its disks are overlays, or full copies, in the given pool, or
-// in the template's pools if pool is empty.
+// SpecOf returns the spec of a new VM from the template version. Its disks are overlays, or full copies, in the given
+// pool, or in the template's pools if pool is empty.
 func SpecOf(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec {
 	spec := v.Spec.WithoutIdentity()
 	for i, d := range v.Spec.Disks {

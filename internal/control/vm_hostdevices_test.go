@@ -18,7 +18,7 @@ func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 		})
 		return err
 	}
-	if err := create("one", "mdev/nvidia-63", ""); err != nil { // chosen: the only host with such devices
+	if err := create("one", "mdev/nvidia-63", ""); err != nil { // placement chooses the only host with such devices
 		t.Fatal(err)
 	}
 	s.wantRefused("of a host without", fleet.Invalid, "has no device mdev/nvidia-63", func() error { return create("two", "mdev/nvidia-63", s.h2) })

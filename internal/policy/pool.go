@@ -25,7 +25,7 @@ type PoolGroup struct {
 // PoolKey is a host's report of a pool, reduced to what determines health.
 type PoolKey struct {
 	State          fleet.PoolState // as returned by fleet.PoolHost.StateAt
-	UsedPercent    int             // as returned by fleet.Room
+	UsedPercent    int             // as returned by fleet.PoolSpace.UsedPercent
 	VMsPaused      bool            // a VM there is paused for lack of storage
 	StoppedOutside bool            // the pool was stopped on the host outside Quantix
 	Faulty         bool            // active with an error

@@ -96,7 +96,7 @@ func (api *API) storedAuthority(ctx context.Context) (db.GetAuthorityRow, error)
 	return row, nil
 }
 
-// authorityLabel identifies the sealed secret.
+// authorityLabel is the label under which the vault seals the authority's key.
 const authorityLabel = "key of the authority"
 
 func (api *API) authority(ctx context.Context) (*auth.Authority, error) {

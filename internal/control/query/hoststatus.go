@@ -68,7 +68,8 @@ func rankedBy[T any](rank func(T) int, host func(T) (string, fleet.HostID)) orde
 	}}}
 }
 
-// statusTerms parses the filter of a host status list. Name conditions are added to s; terms about tones are returned.
+// statusTerms parses the filter of a host status list. Name conditions are added to s; terms about the severity (key
+// "tone") are returned.
 func (s *statement) statusTerms(filter string) ([]fleet.Term, error) {
 	terms, err := fleet.ParseFilter(fleet.HostStatusKeys, filter)
 	var tones []fleet.Term
