@@ -68,7 +68,7 @@ func TestUpgradeTurnsPoolsAndNetworksIntoAssignments(t *testing.T) {
 }
 
 // Deleting a pool or host deletes its assignments, and unknown objects cannot be assigned.
-func TestAssignmentsAreDeletedWithObject(t *testing.T) {
+func TestAssignmentsAreDeletedWithPoolOrHost(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 1)
 	if err != nil {

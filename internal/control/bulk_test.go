@@ -225,7 +225,7 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 
 // A bulk start checks where each VM runs, like a single start. A domain running on another host blocks the start, even
 // if that host is offline, if the domain has the VM's ownership mark, unless a user has decided that it is not the VM.
-func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
+func TestBulkStartRefusedWhenVMRunsOnOtherHost(t *testing.T) {
 	s := newTaskFixture(t)
 	online, offline := s.host("h3", 4096), s.h2
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, offline)
@@ -270,7 +270,7 @@ func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
 }
 
 // A child is checked against the state of its VM when the child runs, not at the time of the request.
-func TestBulkChildCheckedWhenItRuns(t *testing.T) {
+func TestBulkChildTaskCheckedWhenItRuns(t *testing.T) {
 	s := newTaskFixture(t)
 	task, vms := s.bulkShutdown("web", "db")
 	s.reportPower(vms[0].ID, fleet.Stopped)
@@ -360,7 +360,7 @@ func TestCancelBulkTaskCancelsPendingChildren(t *testing.T) {
 }
 
 // Several portals start pending children at once. Each child starts once.
-func TestBulkChildrenStartOnce(t *testing.T) {
+func TestBulkChildTasksStartOnce(t *testing.T) {
 	s := newTaskFixture(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 64}')`)
 	var names []string

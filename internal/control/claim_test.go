@@ -38,7 +38,7 @@ func TestClaimReturnsOneJobPerSubjectInOrder(t *testing.T) {
 	}
 }
 
-func TestParkedClaimWakesOnNewJob(t *testing.T) {
+func TestWaitingClaimReturnsWhenJobQueued(t *testing.T) {
 	r := newRig(t)
 	got := make(chan wire.Claim, 1)
 	go func() {
@@ -96,7 +96,7 @@ func (r *rig) wakeCounter() func() []string {
 	}
 }
 
-func TestFinishRefusedWithOldEpoch(t *testing.T) {
+func TestJobResultWithOldEpochRefused(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	old := r.claim()[0]

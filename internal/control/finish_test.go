@@ -68,7 +68,7 @@ func TestTaskNoteNamesPendingUnplugs(t *testing.T) {
 	}
 }
 
-func TestFinishRequeuesWhenGenerationIsNewer(t *testing.T) {
+func TestJobFinishRequeuesVMWhenGenerationIsNewer(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	w := r.claim()[0]
@@ -103,7 +103,7 @@ func TestFailedDeletionRestoresVM(t *testing.T) {
 	}
 }
 
-func TestLateFinishDoesNotOverwriteNewerReport(t *testing.T) {
+func TestLateJobResultDoesNotOverwriteNewerReport(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	w := r.claim()[0]

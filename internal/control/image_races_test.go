@@ -75,7 +75,7 @@ func TestConcurrentCreatesCopyImageOnce(t *testing.T) {
 
 // A copy that ends between the check and the wait must not leave the VM's job waiting, because nothing would wake the
 // job.
-func TestVMDoesNotMissEndOfAwaitedCopy(t *testing.T) {
+func TestVMDoesNotMissEndOfAwaitedImageCopy(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
 	id, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)

@@ -56,7 +56,7 @@ func TestImageDeleteRefusedWhileVMIsCreatedFromIt(t *testing.T) {
 
 // Hosts may have different files of one name in a local pool. A failed copy on one host must not fail VMs on another
 // host.
-func TestVMWaitsForCopyOnItsOwnHost(t *testing.T) {
+func TestVMWaitsForImageCopyOnItsOwnHost(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {

@@ -9,7 +9,7 @@ import (
 )
 
 // Repeated claims on a connection query the database only periodically and after each wake-up.
-func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
+func TestJobWaiterQueriesDatabaseOnlyWhenNeeded(t *testing.T) {
 	r := newRig(t)
 	r.drainHub() // the listener wakes all subscribers when it starts
 	out, err := r.NewJobWaiter(t.Context(), r.agent)

@@ -247,7 +247,7 @@ func TestNetworkAssignedByLabel(t *testing.T) {
 }
 
 // Two concurrent passes assign each object once.
-func TestConcurrentPassesAssignOnce(t *testing.T) {
+func TestConcurrentLabelPassesAssignPoolOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	var ids []fleet.PoolID
 	for i := range 4 {

@@ -123,7 +123,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 }
 
 // Copies without known checksums do not affect each other.
-func TestHostReportAffectsOnlyItsOwnCopies(t *testing.T) {
+func TestHostReportAffectsOnlyItsOwnImageCopies(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {

@@ -67,7 +67,7 @@ func (s *projectFixture) addNetwork(kind fleet.NetworkKind, name, status string)
 	return id
 }
 
-func TestBridgeNeedsGrant(t *testing.T) {
+func TestBridgeUsableOnlyWithGrant(t *testing.T) {
 	s := newProjectFixture(t)
 	bridge := s.addNetwork(fleet.NetworkBridge, "br0", `{"active":true}`)
 	lan := s.addNetwork(fleet.NetworkLibvirt, "lan", `{"active":true,"forward":"bridge"}`)

@@ -131,7 +131,7 @@ func TestNetworkInUnderlaySubnetRefused(t *testing.T) {
 }
 
 // A network change that a host rolled back, because it lost its connection, is retried only on request.
-func TestRolledBackNetworkIsRetriedOnlyByHand(t *testing.T) {
+func TestRolledBackNetworkIsRetriedOnlyOnRequest(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.defineNetwork("wire", fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth0"}, s.h1)
 	subject := fleet.SubjectNetwork(v.ID)

@@ -67,7 +67,7 @@ func TestPoolOvercommitNeedsConsent(t *testing.T) {
 }
 
 // A disk with the size of its image uses the pool's free space from the time of the request.
-func TestImageDisksCountBeforeCreation(t *testing.T) {
+func TestImageDisksReservePoolSpaceBeforeCreation(t *testing.T) {
 	s := newProjectFixture(t)
 	image, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, "large.qcow2", "qcow2", 20<<20)
 	s.addVolume(s.local, s.h1, `{"name": "large.qcow2", "path": "/v/large.qcow2", "format": "qcow2", "capacityBytes": 20971520}`)

@@ -196,7 +196,7 @@ func (s *projectFixture) setPoolState(pool fleet.PoolID, host fleet.HostID, stat
 }
 
 // The page's disabled Retry button shows the same text as the refusal.
-func TestRetryRefusalMatchesDisabledButton(t *testing.T) {
+func TestPoolRetryRefusalMatchesDisabledButton(t *testing.T) {
 	s := newProjectFixture(t)
 	retry := func() error { _, err := s.Retry(t.Context(), chief, fleet.SubjectPool(s.local), s.h1); return err }
 	for _, c := range []struct {

@@ -65,7 +65,7 @@ func startBlocked(t *testing.T, pool *pgxpool.Pool, do func() error) (end func()
 	}
 }
 
-func TestFinishWaitsForConcurrentChangeOfVM(t *testing.T) {
+func TestJobFinishWaitsForConcurrentChangeOfVM(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	w := r.claim()[0]

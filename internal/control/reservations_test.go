@@ -28,7 +28,7 @@ func (s *projectFixture) vmOnNetwork(name string, n fleet.NetworkID, mac string,
 	return v.ID
 }
 
-func TestReservationAppliedOnEachHost(t *testing.T) {
+func TestAddressReservationAppliedOnEachHost(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.dhcpNetwork("lab", "10.7.0.")
 	s.exec(`UPDATE jobs SET state = 'done', ended_at = now()`)
@@ -163,7 +163,7 @@ func TestConcurrentReservationsGetDifferentAddresses(t *testing.T) {
 }
 
 // Leases reported by a host without the network assigned are ignored.
-func TestLeasesOfUnassignedHostIgnored(t *testing.T) {
+func TestDHCPLeasesOfUnassignedHostIgnored(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.defineNetwork("lab", natSpec("10.7.0.1/24"), s.h1)
 	const leases = `{"active":true,"leases":[{"mac":"52:54:00:00:07:01","ip":"10.7.0.2"}]}`

@@ -114,7 +114,7 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 }
 
 // PostgreSQL computes the same severity of a host status as package policy.
-func TestSeverityInSQLMatchesGo(t *testing.T) {
+func TestHostStatusSeverityInSQLMatchesGo(t *testing.T) {
 	r := newRig(t)
 	for _, state := range []fleet.PoolState{fleet.PoolPending, fleet.PoolActive, fleet.PoolInactive, fleet.PoolFailed, fleet.PoolStalled} {
 		for _, used := range []int{0, 89, 90, 96, 97, 100} {

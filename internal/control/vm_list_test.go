@@ -200,7 +200,7 @@ func (s *projectFixture) firstTask() fleet.TaskID {
 // The phase is computed in three places: in Go for pages, by vm_phase in SQL, and by the list's filter on the stored
 // phase. The need for attention is also computed in three places: in Go, by a column for online hosts, and by the
 // filter.
-func TestPhaseInSQLMatchesGo(t *testing.T) {
+func TestVMPhaseInSQLMatchesGo(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	rapid.Check(t, func(t *rapid.T) {

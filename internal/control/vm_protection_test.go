@@ -21,7 +21,7 @@ func at(d time.Duration) *time.Time {
 	return &t
 }
 
-func TestInvalidProtectionRefused(t *testing.T) {
+func TestInvalidVMProtectionRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	for name, c := range map[string]struct {

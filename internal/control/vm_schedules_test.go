@@ -170,7 +170,7 @@ func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 
 // If several times were missed, one snapshot is taken, and the missed times are shown. A concurrent pass of another
 // portal requests nothing.
-func TestMissedScheduleRunsOnce(t *testing.T) {
+func TestMissedSnapshotScheduleRunsOnce(t *testing.T) {
 	s := newScheduleFixture(t, hourly)
 	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now() - make_interval(mins => $1)) + make_interval(mins => $1) - interval '5 hours', look_at = now()`, farHour.minutes)
 	var all sync.WaitGroup
@@ -196,7 +196,7 @@ func TestMissedScheduleRunsOnce(t *testing.T) {
 
 // The reason for a delay is shown, and the schedule continues when the reason ends. The VM needs attention only for
 // problems that a person must solve.
-func TestScheduleShowsReasonForDelay(t *testing.T) {
+func TestSnapshotScheduleShowsReasonForDelay(t *testing.T) {
 	s := newScheduleFixture(t, hourly)
 	waits := func(when, says string, attention bool) {
 		t.Helper()
@@ -281,7 +281,7 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 	}
 }
 
-func TestInvalidScheduleRefused(t *testing.T) {
+func TestInvalidSnapshotScheduleRefused(t *testing.T) {
 	s := newScheduleFixture(t, hourly)
 	add := func(change func(*fleet.SnapshotSchedule)) func() error {
 		in := fleet.SnapshotSchedule{Name: "other", Enabled: true, Times: fleet.SnapshotTimes{At: "01:00"}, Keep: fleet.SnapshotRetention{Daily: 1}}

@@ -87,7 +87,7 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 }
 
 // Encryption that no host supports is refused at its field, and nothing is written. An encrypted disk cannot change.
-func TestInvalidEncryptionRefused(t *testing.T) {
+func TestInvalidDiskEncryptionRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
 	there := s.sharedDisk()

@@ -101,7 +101,7 @@ func names(err error, field string) bool {
 	return ok && slices.ContainsFunc(e.Fields, func(f fleet.FieldError) bool { return f.Field == field })
 }
 
-func TestInvalidScheduleRefused(t *testing.T) {
+func TestInvalidSnapshotScheduleRefused(t *testing.T) {
 	good := fleet.SnapshotSchedule{Name: "nightly", Times: fleet.SnapshotTimes{At: "03:30"}, Keep: fleet.SnapshotRetention{Last: 2}, NameAs: "{schedule} of {vm} {date} {time}"}
 	for field, change := range map[string][]func(*fleet.SnapshotSchedule){
 		"": {func(*fleet.SnapshotSchedule) {}, func(s *fleet.SnapshotSchedule) { s.Times.Zone = "Europe/Berlin" }},

@@ -155,7 +155,7 @@ func TestWhyLimitsHosts(t *testing.T) {
 }
 
 // An agent ignores features that it does not know, so its host is refused.
-func TestUnsupportedFeaturesRefused(t *testing.T) {
+func TestHostWithoutSupportForFeatureRefused(t *testing.T) {
 	t.Parallel()
 	wants := spec(func(s *fleet.VMSpec) { s.Security.TPM, s.Display.Keyboard = true, "de" })
 	for name, c := range map[string]struct {

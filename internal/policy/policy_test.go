@@ -29,7 +29,7 @@ func in(role fleet.Role) map[fleet.ProjectID]fleet.Role {
 	return map[fleet.ProjectID]fleet.Role{mine: role}
 }
 
-func TestCheckByRoleAndProject(t *testing.T) {
+func TestPermissionCheckByRoleAndProject(t *testing.T) {
 	t.Parallel()
 	fresh := person(fleet.RoleAdmin, in(fleet.RoleMember))
 	fresh.MustChangePassword = true
@@ -69,7 +69,7 @@ func TestCheckByRoleAndProject(t *testing.T) {
 	}
 }
 
-func TestAllProjectsByRole(t *testing.T) {
+func TestAllProjectsVisibleByRole(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[fleet.Role]bool{
 		fleet.RoleAdmin: true, fleet.RoleOperator: true, fleet.RoleViewer: true, fleet.RoleMember: false, fleet.RoleNone: false,

@@ -114,7 +114,7 @@ func TestVMCountersFollowChanges(t *testing.T) {
 }
 
 // Changes, counts of changed resources and full counts run concurrently; the final counts must be correct.
-func TestPartialAndFullCountsAgree(t *testing.T) {
+func TestPartialAndFullVMCountsAgree(t *testing.T) {
 	t.Parallel()
 	x := notifier{t, testkit.DB(t), notify.NewHub()}
 	x.exec(`INSERT INTO projects (id, name) VALUES ('p', 'p')`)
