@@ -95,7 +95,8 @@ func (t *batcher[I, O]) runAlone(a *pendingCall[I, O]) {
 	close(a.done)
 }
 
-// runBatch runs one batch with the calls that are still waiting. It returns err and stores it in each call.
+// runBatch runs one batch with the calls that are still waiting. It returns the batch's error and stores it in each
+// call.
 func (t *batcher[I, O]) runBatch(all []*pendingCall[I, O], patience time.Duration) (err error) {
 	defer func() {
 		if err != nil {

@@ -89,8 +89,8 @@ type hostStatusAt struct {
 	host   fleet.HostID
 }
 
-// firstHostStatuses returns the position of the first host statuses of each object in s, by the ranks from g, and a
-// condition on assignments a that selects exactly these statuses.
+// firstHostStatuses returns, for each object that s selects, the positions of its first host statuses in the order of
+// the ranks from g, and a condition on assignments (alias a) that selects exactly these statuses.
 func (b *Queries) firstHostStatuses(ctx context.Context, s *statement, g func(*statement) string) (map[hostStatusAt]int, statement, error) {
 	statuses := statusSQL + s.conditions()
 	all, err := collect(ctx, b, `SELECT c.object_id, c.host_id FROM (

@@ -107,8 +107,8 @@ func (b *Queries) liveness(ctx context.Context) (hostLiveness, error) {
 	return rows[0], nil
 }
 
-// condition returns the condition that the VM's host is in the set. is is the condition on the host's agent session
-// that defines the set; the IDs of a small set only narrow it.
+// condition returns the condition that the VM's host is in the set. The parameter is has the condition on the host's
+// agent session that defines the set; the IDs of a small set only narrow that condition.
 func (h hostSet) condition(s *statement, is string) string {
 	switch {
 	case h.n == 0:

@@ -156,8 +156,8 @@ var networkStates = func() (all []struct {
 	return all
 }()
 
-// networkRanks returns a SQL table of the states that match the tones, each with its rank, and the join condition with
-// host statuses x.
+// networkRanks returns a SQL table of the states that match the severity terms in tones, each with its rank, and the
+// condition that joins the table with host statuses (alias x).
 func networkRanks(s *statement, tones []fleet.Term) string {
 	reported, faulty, fresh, rank := []string{}, []bool{}, []bool{}, []int32{}
 	for _, x := range networkStates {
@@ -298,7 +298,8 @@ func (b *Queries) networkStatusPage(ctx context.Context, id fleet.NetworkID, fil
 	return b.hostStatusPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
 }
 
-// networkStatuses reads host statuses a of networks, unordered. Reports are complete except for leases.
+// networkStatuses reads the host statuses of networks (alias a) that s selects, unordered. Reports are complete except
+// for leases.
 func (b *Queries) networkStatuses(ctx context.Context, s statement) ([]fleet.NetworkHost, error) {
 	return collect(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', s.looked_at, a.asked = 'assign', a.asked = 'release', now()
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions(), &s, func(x pgx.CollectableRow) (h fleet.NetworkHost, err error) {

@@ -166,8 +166,8 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 	return page, err
 }
 
-// poolRanks returns a SQL table of the groups that match the tones, each with its rank, and the join condition with
-// host statuses x.
+// poolRanks returns a SQL table of the groups that match the severity terms in tones, each with its rank, and the
+// condition that joins the table with host statuses (alias x).
 func poolRanks(s *statement, groups []poolGroup, tones []fleet.Term) string {
 	reported, fresh, used, starving, byOthers, faulty, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []bool{}, []int32{}
 	for _, g := range groups {
@@ -285,7 +285,8 @@ func (b *Queries) poolStatusPage(ctx context.Context, id fleet.PoolID, groups []
 	return b.hostStatusPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
 }
 
-// poolStatuses reads host statuses a of pools, unordered. Reports are complete except for volumes.
+// poolStatuses reads the host statuses of pools (alias a) that s selects, unordered. Reports are complete except for
+// volumes.
 func (b *Queries) poolStatuses(ctx context.Context, s statement) ([]fleet.PoolHost, error) {
 	return collect(ctx, b, `SELECT a.pool_id, a.host_id, h.name, a.asked = 'assign', s.seen_at, s.looked_at, COALESCE(s.conflict, ''),
 		CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, a.status - 'volumes', COALESCE(w.vms, 0), now()

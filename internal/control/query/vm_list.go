@@ -97,9 +97,9 @@ func (b *Queries) listVMsAs(ctx context.Context, a fleet.Actor, q fleet.Query, s
 // maxSortedVMs is the largest number of VMs that are sorted. More VMs are read host by host or project by project.
 const maxSortedVMs = 1000
 
-// groupedVMs returns SQL that steps through outer by name and takes at most one page of VMs from each row, so that it
-// stops early in any fleet. With a filter of few matches it would scan all of outer; the matching VMs are therefore
-// read first and then sorted.
+// groupedVMs returns SQL that reads the rows of outer (hosts or projects) by name and takes at most one page of VMs for
+// each row, so that it stops early in any fleet. With a filter that few VMs match, it would scan all rows of outer; the
+// matching VMs are therefore read first and then sorted.
 func (b *Queries) groupedVMs(ctx context.Context, p paging[fleet.VMView], s *statement, shape vmShape, filtered bool, outer, on string) (string, error) {
 	if filtered {
 		s.planEachTime = true // like the statement of a page
