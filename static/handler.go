@@ -100,8 +100,8 @@ func Handler() http.Handler {
 	})
 }
 
-// bestEncoding returns the best encoding in codings that an Accept-Encoding header with the value accepted allows;
-// empty: none.
+// bestEncoding returns the best encoding of compressed files that an Accept-Encoding header with the value accepted
+// allows; empty: none.
 func bestEncoding(accepted string) string {
 	for _, coding := range encodings {
 		if AcceptsEncoding(accepted, coding.name) {

@@ -63,7 +63,7 @@ func (s *Server) checkAgentProof(c echo.Context, r route) (a fleet.Actor, err er
 	return a, err
 }
 
-// agentActor returns the host of the verified client certificate, with the session from the request's session header.
+// agentActor returns the host of the verified client certificate, with the agent's session from the request's header.
 func agentActor(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)) (fleet.Actor, error) {
 	r := c.Request()
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
@@ -152,8 +152,8 @@ func (s *Server) finishJobs(c echo.Context, a fleet.Actor, in wire.Results) (*wi
 	return out, nil
 }
 
-// joinRelay accepts the host's end of a relay, which the agent dials for a job. An open relay survives a new hello of
-// the agent.
+// joinRelay accepts the host's end of a relay, which the agent dials for a job. An open relay stays open when the
+// agent begins a new session.
 func (s *Server) joinRelay(c echo.Context, a fleet.Actor) error {
 	if !c.IsWebSocket() {
 		return notWebsocket()
@@ -170,8 +170,8 @@ func (s *Server) joinRelay(c echo.Context, a fleet.Actor) error {
 	return nil
 }
 
-// serveRelay connects ws, an end that control has admitted, with the other end of its relay. It returns when the relay
-// has ended. It calls onMessage, unless nil, for each message from ws.
+// serveRelay connects ws, one end of a relay that control has admitted, with the relay's other end. It returns when
+// the relay has ended. It calls onMessage, unless nil, for each message from ws.
 func (s *Server) serveRelay(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, onMessage func()) {
 	if err := s.relays.Serve(ctx, end, ws, onMessage); err != nil {
 		s.Log.Info("relay ended before both ends connected", "pair", end.ID(), "kind", end.Kind(), "side", end.Side(), "who", a.Name, "error", err)

@@ -263,7 +263,7 @@ func TestAgentCallsWithoutProofRefused(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	m := p.joinHost(agentURL, "h1")
-	stranger := &tls.Config{RootCAs: m.credentials.CA}
+	noCertificate := &tls.Config{RootCAs: m.credentials.CA}
 	via := func(conf *tls.Config) *http.Client {
 		transport := &http.Transport{TLSClientConfig: conf}
 		t.Cleanup(transport.CloseIdleConnections)
@@ -285,9 +285,9 @@ func TestAgentCallsWithoutProofRefused(t *testing.T) {
 		return answer{got.StatusCode, got.Header, text.String()}
 	}
 	for _, path := range []string{wire.PathHello, wire.PathReport, wire.PathClaim, wire.PathRenew, wire.PathJobs + "x/finish", wire.PathJobs + "x/progress"} {
-		post(via(stranger), path, "{}").refused(t, http.StatusUnauthorized, "")
+		post(via(noCertificate), path, "{}").refused(t, http.StatusUnauthorized, "")
 	}
-	post(via(stranger), wire.PathJoin, `{"name":"h9"}`).refused(t, http.StatusUnauthorized, "")
+	post(via(noCertificate), wire.PathJoin, `{"name":"h9"}`).refused(t, http.StatusUnauthorized, "")
 
 	other, err := auth.NewAuthority()
 	if err != nil {
@@ -299,17 +299,17 @@ func TestAgentCallsWithoutProofRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	block, _ := pem.Decode([]byte(forged))
-	conf := stranger.Clone()
+	conf := noCertificate.Clone()
 	conf.Certificates = []tls.Certificate{{Certificate: [][]byte{block.Bytes}, PrivateKey: key}}
 	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &conf.Certificates[0], nil }
 	if _, err := via(conf).Post(agentURL+wire.PathHello, "application/json", strings.NewReader("{}")); err == nil {
 		t.Error("the portal accepts the certificate of another CA")
 	}
 
-	known := stranger.Clone()
+	known := noCertificate.Clone()
 	known.Certificates = []tls.Certificate{m.credentials.Certificate}
 	host := via(known)
-	post(host, wire.PathReport, `{"seq":1,"digest":"x"}`).refused(t, http.StatusConflict, "") // without the session
+	post(host, wire.PathReport, `{"seq":1,"digest":"x"}`).refused(t, http.StatusConflict, "") // without the agent's session
 	post(host, wire.PathClaim, `{`).refused(t, http.StatusBadRequest, "")
 	post(host, wire.PathClaim, strings.Repeat(" ", 300<<10)).refused(t, http.StatusRequestEntityTooLarge, "")
 	post(host, wire.PathReport, strings.Repeat(" ", 9<<20)).refused(t, http.StatusRequestEntityTooLarge, "")

@@ -23,8 +23,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// agentProxy is a TCP proxy to a portal's agent listener. It counts connections (came: all, open: current) and can cut
-// or redirect them.
+// agentProxy is a TCP proxy to a portal's agent listener. It counts connections (accepted: all so far, open: current)
+// and can cut or redirect them.
 type agentProxy struct {
 	url      string
 	to       atomic.Value // string
@@ -167,7 +167,7 @@ func TestAgentUsesOneConnection(t *testing.T) {
 		if _, err := s.host.Progress(t.Context(), w.ID, wire.Progress{Epoch: w.Epoch, Percent: 50}); err != nil {
 			t.Error(err)
 		}
-		ws, err := s.host.DialRelay(t.Context(), w.Args.PortalURL, w.Args.Console) // a direct connection, which the gate does not count
+		ws, err := s.host.DialRelay(t.Context(), w.Args.PortalURL, w.Args.Console) // a direct connection, which the proxy does not count
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 
 var root = fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
 
-// caller is a client of the agent listener, with or without a certificate and a session.
+// caller is a client of the agent listener, with or without a certificate and an agent session.
 type caller struct {
 	t       *testing.T
 	url     string
@@ -25,7 +25,8 @@ type caller struct {
 	session string
 }
 
-// callerAs returns a caller that trusts the machine's CA and sends the given certificate (nil: none) and session.
+// callerAs returns a caller that trusts the machine's CA and sends the given certificate (nil: none) and agent
+// session.
 func callerAs(t *testing.T, url string, m *simulatedAgent, cert *tls.Certificate, session string) caller {
 	conf := &tls.Config{RootCAs: m.credentials.CA, MinVersion: tls.VersionTLS13}
 	if cert != nil {
@@ -73,7 +74,7 @@ func (c caller) ask(method, path, body string) answer {
 	return answer{got.StatusCode, got.Header, text.String()}
 }
 
-// hello sends hello and returns the new session.
+// hello sends hello and returns the id of the agent's new session.
 func (m *simulatedAgent) hello(t *testing.T, instance string) (session string) {
 	t.Helper()
 	hello, err := m.Hello(t.Context(), wire.Hello{Instance: instance, Fingerprint: string(m.id), Version: "1"})

@@ -17,8 +17,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// agentCalls returns one call for each agent route, by method and path, with valid ids and epochs. work and screen are
-// jobs that the machine has claimed.
+// agentCalls returns one call for each agent route, by method and path, with valid ids and epochs. work and screen (a
+// console) are jobs that the machine has claimed.
 func agentCalls(t *testing.T, m *simulatedAgent, work, screen wire.Work) map[string]struct{ path, body string } {
 	type line = struct{ path, body string }
 	m.seq++
@@ -51,8 +51,8 @@ func agentCalls(t *testing.T, m *simulatedAgent, work, screen wire.Work) map[str
 	}
 }
 
-// Agent routes require a certificate with the host's current key and, with few exceptions, the current session. No
-// refused call may change the database.
+// Agent routes require a certificate with the host's current key and, with few exceptions, the agent's current
+// session. No refused call may change the database.
 func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
@@ -153,12 +153,12 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 			}
 		}
 	}
-	// Another host with a valid session and the right epoch must not finish the job either.
-	stranger := callerAs(t, agentURL, m, &foreign, others)
+	// Another host's agent with a valid session must not finish the job either, even with the job's epoch.
+	otherHost := callerAs(t, agentURL, m, &foreign, others)
 	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathTransfers + ":id/meet", "POST " + wire.PathPools + ":id/secret", "POST " + wire.PathJobs + ":id/secret", "POST " + wire.PathFirstBoots + ":id", "GET " + wire.PathRelay + ":id", "GET " + wire.PathConsole + ":id"} {
 		method, _, _ := strings.Cut(route, " ")
 		body := strings.ReplaceAll(calls[route].body, fmt.Sprintf(`"seq":%d`, m.seq), fmt.Sprintf(`"seq":%d`, other.seq+1))
-		if a := stranger.ask(method, calls[route].path, body); a.status != http.StatusNotFound && a.status != http.StatusConflict {
+		if a := otherHost.ask(method, calls[route].path, body); a.status != http.StatusNotFound && a.status != http.StatusConflict {
 			t.Errorf("%s, by another host: %d: %s", route, a.status, a.body)
 		}
 	}

@@ -25,7 +25,8 @@ const apiBase = "/api/v1"
 // holds the response's headers and body.
 type operationFunc[I, O any] func(ctx context.Context, a fleet.Actor, in *I) (*O, error)
 
-// operation is one row of the API's table. huma registers it, and the middleware finds its permission by its route.
+// operation is one row of the API's table. huma registers the operation, and the middleware finds the required
+// permission by the route.
 type operation struct {
 	huma.Operation
 	right    policy.Permission
@@ -60,7 +61,7 @@ func newOperation[I, O any](method, path string, right policy.Permission, status
 	return o
 }
 
-// answer calls do. A POST with an Idempotency-Key runs at most once.
+// answer runs the operation do with its decoded input. A POST with an Idempotency-Key runs at most once.
 func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do operationFunc[I, O]) (*O, error) {
 	a := actorOf(c)
 	if c.Request().Method != post {
@@ -232,7 +233,7 @@ func collectSchemas(all huma.Registry, s *huma.Schema, seen map[string]bool) {
 	}
 }
 
-// requiredField is a JSON field that is never omitted. null: its value may be nil, which is written as null.
+// requiredField is a JSON field that is never omitted. null: the field's value may be nil, which is written as null.
 type requiredField struct {
 	name string
 	null bool

@@ -27,7 +27,7 @@ func (in ListQuery) query() (fleet.Query, error) {
 
 type pageOutput[T any] struct{ Body fleet.Page[T] }
 
-// list returns the operation for one of control's paged lists.
+// list returns the operation that answers with one page of a list, which get reads from control.
 func list[T any](get func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)) operationFunc[ListQuery, pageOutput[T]] {
 	return func(ctx context.Context, a fleet.Actor, in *ListQuery) (*pageOutput[T], error) {
 		q, err := in.query()

@@ -17,8 +17,8 @@ const (
 	noContent = http.StatusNoContent
 )
 
-// operations lists all operations of /api/v1. Status 202 means that hosts still have work to do: the response holds its
-// task or tasks.
+// operations lists all operations of /api/v1. Status 202 means that hosts still have work to do: the response holds
+// the tasks of this work.
 func (s *Server) operations() []operation {
 	return []operation{
 		newOperation(get, "/vms", policy.VMSee, ok, "list-vms", "List VMs", list(s.Control.ListVMs)),

@@ -13,7 +13,7 @@ import (
 // golden file.
 func TestAPIDescriptionMatchesGoldenFile(t *testing.T) {
 	t.Parallel()
-	newPortal(t) // reads the OpenAPI description into served
+	newPortal(t) // reads the OpenAPI description into servedDocument
 	golden.JSON(t, "testdata/api.json", servedDocument.doc.outline())
 }
 

@@ -23,7 +23,7 @@ import (
 // maxChoices is the maximum number of options that a select shows. Users find other options by text search.
 const maxChoices = 40
 
-// optionQuery is one query for the options of a select. typ is a key of choosers.
+// optionQuery is one query for the options of a select. typ is the kind of the options, a key of choosers.
 type optionQuery struct {
 	typ      string
 	parentID string   // id; the options are those for this object, such as a project; empty: none
@@ -226,7 +226,8 @@ func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, c optionQuery)
 	return out, nil
 }
 
-// imageGrantOptions lists the projects that image c.of is not published to; none if the image is published to all.
+// imageGrantOptions lists the projects that image c.parentID is not published to; none if the image is published to
+// all.
 func (s *Server) imageGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -246,8 +247,8 @@ func (s *Server) imageGrantOptions(ctx context.Context, a fleet.Actor, c optionQ
 	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
 }
 
-// templateGrantOptions lists the projects that template c.of is not published to; none if the template is published to
-// all.
+// templateGrantOptions lists the projects that template c.parentID is not published to; none if the template is
+// published to all.
 func (s *Server) templateGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -275,7 +276,7 @@ func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, c optionQuer
 	return s.withGroups(ctx, a, out, nil)
 }
 
-// projectNetworkOptions lists the networks that project c.of may use; the option values are network ids.
+// projectNetworkOptions lists the networks that project c.parentID may use; the option values are network ids.
 func (s *Server) projectNetworkOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return nil, err
@@ -290,8 +291,8 @@ func (s *Server) projectNetworkOptions(ctx context.Context, a fleet.Actor, c opt
 	return out, err
 }
 
-// vmNetworkOptions lists the networks for VM c.of. A NIC keeps its current network, even where the user could not
-// choose it now.
+// vmNetworkOptions lists the networks for VM c.parentID. A NIC keeps its current network, even where the user could
+// not choose it now.
 func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	networks, err := c.networks, error(nil)
 	if networks == nil {
@@ -312,7 +313,7 @@ func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c optionQu
 	return out, err
 }
 
-// networkGrantOptions lists the projects without access to network c.of; none if all projects have access.
+// networkGrantOptions lists the projects without access to network c.parentID; none if all projects have access.
 func (s *Server) networkGrantOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -332,8 +333,8 @@ func (s *Server) networkGrantOptions(ctx context.Context, a fleet.Actor, c optio
 	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
 }
 
-// memberOptions lists the users who can become members of project c.of: users who are not members yet and have no role
-// in all projects.
+// memberOptions lists the users who can become members of project c.parentID: users who are not members yet and have
+// no role in all projects.
 func (s *Server) memberOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return nil, err

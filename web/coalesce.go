@@ -18,9 +18,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Request coalescing: the pages of many users show the same part of a list and refresh the part after the same change.
-// Concurrent requests for the same part with the same permissions share one response. Nothing is cached: a response is
-// rendered after its requests arrived, so it includes every change announced before by any portal.
+// Request coalescing: the pages of many users show the same rows of a list and refresh them after the same change.
+// Concurrent requests for the same part with the same permissions share one response. Nothing is cached: a response
+// is rendered after its requests arrived, so it includes every change announced before by any portal.
 
 const (
 	restFactor   = 9                      // multiple of a part's rendering time to wait before its next rendering
@@ -83,7 +83,8 @@ func (s *Server) coalesce(h handler) handler {
 	}
 }
 
-// partRenderer renders shared responses and holds the requests that wait for them. It is safe for concurrent use.
+// partRenderer renders responses that several requests share, and queues the requests that wait for such a response.
+// It is safe for concurrent use.
 type partRenderer struct {
 	mu     sync.Mutex
 	queues map[question]*renderQueue

@@ -16,8 +16,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// slowSource is a source of parts. Each rendering shows the state (seen) at its start and then blocks until goOn
-// receives.
+// slowSource renders a shared response slowly. Each rendering sends the state at its start on began, and then blocks until
+// goOn receives a value.
 type slowSource struct {
 	mu    sync.Mutex
 	seen  int

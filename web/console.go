@@ -38,8 +38,8 @@ var consoles = relay.KindConfig{
 	NotBinary:    "A console carries binary messages only.",
 }
 
-// createConsoleTicket holds the address of a console's websocket, and the subprotocol that the browser must offer
-// beside "binary".
+// consoleTicket holds the address of a console's websocket, and the subprotocol that the browser must offer beside
+// "binary".
 type consoleTicket struct {
 	URL      string `json:"url"`
 	Protocol string `json:"protocol"`
@@ -130,9 +130,9 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 	if err != nil {
 		return nil // Upgrade has already answered
 	}
-	var said atomic.Bool
+	var typed atomic.Bool
 	ctx, stop := s.watchPermission(r, a, func(ctx context.Context) error {
-		a, err := now(ctx, r, said.Swap(false))
+		a, err := now(ctx, r, typed.Swap(false))
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 		return policy.Check(a, policy.VMUse, v.ProjectID)
 	})
 	defer stop()
-	s.serveRelay(ctx, a, end.End, ws, func() { said.Store(true) })
+	s.serveRelay(ctx, a, end.End, ws, func() { typed.Store(true) })
 	return nil
 }
 

@@ -80,7 +80,7 @@ func (c *largePortal) measure(path string, header ...string) cost {
 	return out
 }
 
-// IDs of objects that exist in every crowd.
+// IDs of objects that exist in every large portal.
 const (
 	aHost     = "00000000-0000-7000-8000-000000000001"
 	aVM       = "00000000-0000-7000-8000-000001000001"

@@ -53,7 +53,8 @@ type schema struct {
 	Minimum              *float64
 }
 
-// readDescription decodes the document. It fails on unknown keywords, because judge would ignore them.
+// readDescription decodes the document. It fails on unknown keywords, because the check of responses would ignore
+// them.
 func readDescription(text []byte) (*description, error) {
 	var d description
 	if err := json.Unmarshal(text, &d); err != nil {
@@ -255,7 +256,7 @@ func checkedHandler(t testing.TB, next http.Handler) http.Handler {
 	})
 }
 
-// TestObjectsWithoutReportMatchOpenAPI reads every object without any report; the wrapper described checks the
+// TestObjectsWithoutReportMatchOpenAPI reads every object without any report; the wrapper checkedHandler checks the
 // responses against the document.
 func TestObjectsWithoutReportMatchOpenAPI(t *testing.T) {
 	t.Parallel()

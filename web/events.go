@@ -21,7 +21,8 @@ const (
 	maxKeys    = 170             // per stream; the address of more keys would be too long for some proxies
 	maxStreams = 40              // per user, in all browsers
 	pingEvery  = 5 * time.Second // the browser reconnects after 12 s without data
-	// interval at which a stream or console checks session and permissions, in addition to wake-ups about them
+	// interval at which a stream or console checks the user's session and permissions, in addition to wake-ups about
+	// changes
 	recheckEvery = 30 * time.Second
 	// interval at which a stream checks whether the refresh interval has changed
 	refreshRateEvery = 5 * time.Second
@@ -121,8 +122,8 @@ func permissionKeys(a fleet.Actor) []string {
 	return []string{"user:" + string(a.UserID), "session:" + a.Session}
 }
 
-// mayFollow reports whether the stream may continue: the session is valid and the user may still follow exactly the
-// allowed keys. Otherwise the page must open a new stream.
+// mayFollow reports whether the stream may continue: the user's session is valid and the user may still follow
+// exactly the allowed keys. Otherwise the page must open a new stream.
 func (s *Server) mayFollow(r *http.Request, asked []string, allowed []query.Watched) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
 	defer cancel()

@@ -70,7 +70,7 @@ func TestStreamSendsEventsOfItsKeysOnly(t *testing.T) {
 	p.hub.Wake("vm:" + id)
 	expectLine(t, lines, "event: vm:"+id)
 	expectLine(t, lines, "data:")
-	p.hub.Wake("vm:" + string(vms["web-02"])) // the stream does not follow this key
+	p.hub.Wake("vm:" + string(vms["web-02"])) // the stream is not subscribed to this key
 	p.hub.Wake("host:one")
 	expectLine(t, lines, "event: hosts")
 	p.hub.Wake("host:two") // within the same second, so the event is delayed

@@ -17,7 +17,7 @@ import (
 
 const dockRows = 8
 
-// fillFrame sets the fields of the frame that need no database query.
+// fillFrame sets the fields of the page layout that need no database query.
 func (s *Server) fillFrame(c echo.Context, f *shell.Frame) {
 	r := c.Request()
 	f.Now, f.Path, f.Query = time.Now(), localPath(r.URL.Path), r.URL.Query()
@@ -31,12 +31,12 @@ func (s *Server) fillFrame(c echo.Context, f *shell.Frame) {
 	f.Quiet = true
 }
 
-// loadFrame reads the data of the frame around the page: tree, tasks and the like.
+// loadFrame reads the data of the page layout from the database: tree, recent tasks and the like.
 func (s *Server) loadFrame(c echo.Context, f *shell.Frame) error {
 	s.fillFrame(c, f)
 	f.Quiet = false
 	if !f.May(policy.VMSee) {
-		return nil // a user without a role gets an empty frame
+		return nil // a user without a role gets an empty layout
 	}
 	ctx := c.Request().Context()
 	if f.Project != "" && f.ProjectName == "" {
@@ -56,7 +56,8 @@ func (s *Server) loadFrame(c echo.Context, f *shell.Frame) error {
 	return err
 }
 
-// dockQuery returns the query of the task dock: the user's newest tasks, or the newest of all visible tasks.
+// dockQuery returns the query of the task dock, the list of recent tasks at the bottom of the page: the user's newest
+// tasks, or the newest of all visible tasks.
 func dockQuery(all bool) fleet.Query {
 	if all {
 		return fleet.Query{Limit: dockRows}
@@ -79,7 +80,7 @@ func (s *Server) readTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery,
 	return s.buildTreeLevel(c, a, q, rows, here)
 }
 
-// buildTreeLevel is level for rows that are already read.
+// buildTreeLevel is readTreeLevel for rows that are already read.
 func (s *Server) buildTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, rows query.TreeLevel, here []string) (shell.TreeLevel, error) {
 	l := shell.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, Here: here}
 	l.Next = rows.Next
@@ -148,8 +149,8 @@ func storePreference(c echo.Context, name, value string) {
 	})
 }
 
-// treeLabelKey returns the label key by which the tree groups VMs; empty: no grouping. Like choice, it stores a valid
-// key from the query in a cookie.
+// treeLabelKey returns the label key by which the tree groups VMs; empty: no grouping. Like displayPreference, it
+// stores a valid key from the query in a cookie.
 func treeLabelKey(c echo.Context) string {
 	valid := func(key string) bool {
 		var checks fleet.Checks

@@ -12,7 +12,7 @@ func TestManualShownWithoutSignIn(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.addHost("host-1", 0)
-	stranger := p.browser()
+	signedOut := p.browser()
 	for path, want := range map[string][]string{
 		"/help":                    {"Quick start", `href="/help/storage"`},
 		"/help/storage":            {`<h2 id="create-a-pool">`, `href="#create-a-pool"`, `href="/help/virtual-machines"`},
@@ -20,7 +20,7 @@ func TestManualShownWithoutSignIn(t *testing.T) {
 		"/help?q=<script>alert(1)": {"&lt;script&gt;"},
 		"/help?q=" + "xyzzy+plugh": {"No section of the manual matches"},
 	} {
-		a := stranger.get(path).is(t, http.StatusOK)
+		a := signedOut.get(path).is(t, http.StatusOK)
 		a.has(t, want...)
 		a.has(t, "/sign-in")
 		a.lacks(t, "host-1", `id="tree"`, `id="dock"`, "data-user", "<script>alert")
@@ -28,8 +28,8 @@ func TestManualShownWithoutSignIn(t *testing.T) {
 			t.Errorf("%s: the content security policy is %q", path, csp)
 		}
 	}
-	stranger.get("/help/no-such-chapter").is(t, http.StatusNotFound)
-	stranger.get("/help?q="+strings.Repeat("x", 201)).is(t, http.StatusBadRequest)
+	signedOut.get("/help/no-such-chapter").is(t, http.StatusNotFound)
+	signedOut.get("/help?q="+strings.Repeat("x", 201)).is(t, http.StatusBadRequest)
 	p.signedIn("mara", fleet.RoleAdmin).get("/help/storage").is(t, http.StatusOK).has(t, "data-user", "mara", `id="search"`)
 	p.signedIn("nora", fleet.RoleNone).get("/help/storage").is(t, http.StatusOK).lacks(t, `id="search"`)
 }

@@ -22,7 +22,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		t.Fatal(err)
 	}
 	vm := "/vms/" + string(s.vm)
-	sick := map[string]string{} // VMs with problems, one for each action that resolves a problem
+	sick := map[string]string{} // ids of VMs with a problem, one for each action that resolves a problem
 	for _, act := range []string{"detach", "replace", "accept-drift", "reapply", "place", "migrate"} {
 		id, disk := addTroubledVM(s.portal, s.addProject("of-"+act), "host-"+act)
 		sick[act] = "/vms/" + string(id)

@@ -166,7 +166,7 @@ func (a answer) has(t testing.TB, texts ...string) {
 	}
 }
 
-// main returns the page's content without the frame, or the whole body if there is no frame.
+// main returns the page's content without the page layout, or the whole body if there is no layout.
 func (a answer) main() string {
 	_, body, found := strings.Cut(a.body, "<main")
 	if !found {
@@ -301,7 +301,7 @@ func (p *portal) addPool(name string, hosts ...fleet.HostID) fleet.PoolID {
 	return id
 }
 
-// addVolumes creates a shared pool with unused volumes, on the host of the screen.
+// addVolumes creates a shared pool with unused volumes, on the console's host.
 func (s *consoleHost) addVolumes(name string, volumes ...string) fleet.PoolID {
 	s.t.Helper()
 	id := s.addPool(name, s.host.id)

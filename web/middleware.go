@@ -44,7 +44,7 @@ func routeOf(c echo.Context) route {
 	return r
 }
 
-// actorOf returns the actor of the request, or the zero Actor before the middleware identify has run.
+// actorOf returns the actor of the request, or the zero Actor before the middleware authenticate has run.
 func actorOf(c echo.Context) fleet.Actor {
 	a, _ := c.Get(keyActor).(fleet.Actor)
 	return a
@@ -214,7 +214,7 @@ func limitTime(next echo.HandlerFunc) echo.HandlerFunc {
 		ctx, cancel := context.WithTimeout(whole.Context(), pageLimit)
 		defer cancel()
 		c.SetRequest(whole.WithContext(ctx))
-		// fail runs later: it detects a disconnected browser by the original context, which has no deadline
+		// writeError runs later: it detects a disconnected browser by the original context, which has no deadline
 		defer c.SetRequest(whole)
 		return next(c)
 	}

@@ -29,8 +29,8 @@ func linkOf(c echo.Context) kit.Link {
 	return kit.Link{Path: c.Request().URL.Path, Query: c.QueryParams()}.Without("tree", "dock")
 }
 
-// statusesOf returns the requested page of an object's host statuses, with the counts (tones) over all hosts. For an
-// invalid filter it returns no error, but statuses with the reason.
+// statusesOf returns the requested page of an object's host statuses, with the counts per severity (tones) over all
+// hosts. For an invalid filter it returns no error, but statuses with the reason.
 func statusesOf[T any](c echo.Context, tones fleet.SeverityCounts, list func(fleet.Query) (fleet.Page[T], error)) (kit.HostStatuses[T], error) {
 	q := queryOf(c)
 	q.Sort, q.Limit = "", kit.HostStatusesShown

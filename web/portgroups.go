@@ -165,8 +165,8 @@ func groupChoice(network, group string) kit.Option {
 	return kit.Option{Value: string(fleet.NetworkLibvirt) + ":" + network + "/" + group, Text: "network " + network + " · port group " + group}
 }
 
-// withGroups appends to out the port groups that the user may connect NICs to: of the networks in of, or of all
-// networks if of is empty.
+// withGroups appends to out the port groups that the user may connect NICs to: of the given networks, or of all
+// networks if none is given.
 func (s *Server) withGroups(ctx context.Context, a fleet.Actor, out []kit.Option, of []fleet.NetworkView) ([]kit.Option, error) {
 	groups, err := s.Control.PortGroupsToUse(ctx, a)
 	for _, g := range groups {

@@ -28,9 +28,9 @@ func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
 	group := regexp.MustCompile(`"id":"([0-9a-f-]{36})"`).FindStringSubmatch(theirs.body)[1]
 	none := string(fleet.NewID[fleet.NetworkID]())
 
-	// said returns the response without ids and other parts that differ between requests.
+	// withoutIDs returns the response without ids and other parts that differ between requests.
 	strip := regexp.MustCompile(`staff|nemo5|[0-9a-f]{8}-[0-9a-f-]{27}|"reference":"[^"]*"`)
-	said := func(a answer) string { return fmt.Sprint(a.status, strip.ReplaceAllString(a.body, "")) }
+	withoutIDs := func(a answer) string { return fmt.Sprint(a.status, strip.ReplaceAllString(a.body, "")) }
 	n := 0
 	ask := func(who *apiClient, project fleet.ProjectID, nic string) answer {
 		n++
@@ -38,8 +38,8 @@ func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
 	}
 	alike := func(what string, there, not answer) {
 		t.Helper()
-		if said(there) != said(not) || there.status < 400 {
-			t.Errorf("%s: the hidden object is answered with %s, a missing one with %s", what, said(there), said(not))
+		if withoutIDs(there) != withoutIDs(not) || there.status < 400 {
+			t.Errorf("%s: the hidden object is answered with %s, a missing one with %s", what, withoutIDs(there), withoutIDs(not))
 		}
 	}
 	byID := func(id string) string { return fmt.Sprintf(`{"networkId":%q}`, id) }

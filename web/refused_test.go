@@ -55,7 +55,7 @@ type refusalPortal struct {
 	admin, tenant        *apiClient
 	host, other          fleet.HostID
 	project              fleet.ProjectID
-	stored, local, blind fleet.PoolID // the pool of the VMs, a pool of the other host only, a pool without a host
+	stored, local, blind fleet.PoolID // the pool of the VMs, a local pool of the second host, a pool without a host
 	off, on              fleet.VMID
 	fresh                map[string]any // a valid VM, as a request body
 	tables, last         string         // the query that detects writes, and the query's last result

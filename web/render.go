@@ -61,13 +61,13 @@ func isRefresh(c echo.Context) bool {
 		isHTMX(c) && h.Get("HX-Target") != "" && h.Get("HX-Target") == h.Get("HX-Trigger"))
 }
 
-// showPage answers with body in the frame f. If htmx requests one element, the answer is only the part of body inside
-// @templ.Fragment(id) with that element's id. First render and update share this code path.
+// showPage answers with body inside the page layout f. If htmx requests one element, the answer is only the part of
+// body inside @templ.Fragment(id) with that element's id. First render and update share this code path.
 func (s *Server) showPage(c echo.Context, a fleet.Actor, f shell.Frame, body templ.Component) error {
 	return s.showPageWithStatus(c, http.StatusOK, a, f, body)
 }
 
-// showPageWithStatus is show with a status: 422 for a form with its errors.
+// showPageWithStatus is showPage with a status: 422 for a form with its errors.
 func (s *Server) showPageWithStatus(c echo.Context, status int, a fleet.Actor, f shell.Frame, body templ.Component) error {
 	if id := htmxTarget(c); id != "" {
 		var out bytes.Buffer
@@ -132,7 +132,7 @@ func writeCompressed(to http.ResponseWriter, r *http.Request, status int, html [
 	h := to.Header()
 	h.Set(echo.HeaderContentType, "text/html; charset=utf-8")
 	h.Set(echo.HeaderVary, "HX-Request, HX-Target")
-	h.Set(echo.HeaderContentLength, strconv.Itoa(len(html))) // of the uncompressed text; zip corrects the header when it compresses
+	h.Set(echo.HeaderContentLength, strconv.Itoa(len(html))) // of the uncompressed text; gzipMiddleware corrects the header when it compresses
 	gzipMiddleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		_, err = w.Write(html)

@@ -30,7 +30,8 @@ const (
 	socket                           // websockets for API clients: bearer token, without a deadline
 	unauthenticated                  // neither session nor token: health, static files
 
-	// Uploads and downloads, without limits of size and time. inflow requires a session, tokenTransfer a bearer token.
+	// Uploads and downloads, without limits of size and time. sessionTransfer requires the user's session,
+	// tokenTransfer a bearer token.
 	sessionTransfer
 	tokenTransfer
 
@@ -38,9 +39,9 @@ const (
 	// also require that the host exists and uses the key of its latest join.
 	joinTokenProof          // a join token instead of a certificate
 	expiredCertificateProof // the host's certificate, which may have expired: for its renewal
-	certificateProof        // the host's certificate; the call opens a session
-	sessionProof            // the certificate and the session, checked before the body is read
-	transactionProof        // as proven, but control checks the session in the call's own transaction, which saves a query
+	certificateProof        // the host's certificate; the call opens a session of the agent
+	sessionProof            // the certificate and the agent's session, checked before the body is read
+	transactionProof        // as sessionProof, but control checks the session in the call's own transaction, which saves a query
 )
 
 func (k routeKind) isAgentRoute() bool { return k >= joinTokenProof }
@@ -95,7 +96,7 @@ func (s *Server) routes() []route {
 		{get, "/account/tokens/:id/delete", page, policy.OwnAccount, showForm(s.confirmDeleteToken())},
 		{post, "/account/tokens/:id/delete", page, policy.OwnAccount, submit(s.deleteToken, s.confirmDeleteToken())},
 
-		// The frame around each page.
+		// The start page, and the parts of the page layout: event stream, search, tree and the like.
 		{get, "/", page, policy.VMSee, s.coalesce(s.dashboardPage)},
 		{get, "/events", stream, policy.OwnAccount, s.eventStream},
 		{get, "/search", page, policy.VMSee, s.searchPage},
@@ -368,7 +369,7 @@ func (s *Server) routes() []route {
 		{post, wire.PathRenew, expiredCertificateProof, policy.ActAsAgent, agentCall(agentLimit, s.renewCertificate)},
 		{post, wire.PathHello, certificateProof, policy.ActAsAgent, agentCall(agentLimit, s.Control.Hello)},
 		{post, wire.PathReport, transactionProof, policy.ActAsAgent, agentCall(reportLimit, s.Control.Report)},
-		{post, wire.PathClaim, transactionProof, policy.ActAsAgent, nil}, // s.claim
+		{post, wire.PathClaim, transactionProof, policy.ActAsAgent, nil}, // see claimHandler
 		{post, wire.PathJobs + ":id/progress", sessionProof, policy.ActAsAgent, agentRequest(agentLimit, s.reportProgress)},
 		{post, wire.PathJobs + ":id/finish", transactionProof, policy.ActAsAgent, agentRequest(reportLimit, s.finishJob)},
 		{post, wire.PathResults, transactionProof, policy.ActAsAgent, agentRequest(reportLimit, s.finishJobs)},

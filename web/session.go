@@ -19,7 +19,7 @@ import (
 // the database.
 const touchAfter = time.Minute
 
-// Keys of the values in a session.
+// Keys of the values in a browser session.
 const (
 	sessionUser  = "user"  // fleet.UserID
 	sessionBegan = "began" // sign-in time, in microseconds of the database's time
@@ -75,8 +75,8 @@ func (s *Server) actorOfBearer(c echo.Context, nobody fleet.Actor) (fleet.Actor,
 	return s.Control.ActorOfToken(c.Request().Context(), nobody, strings.TrimSpace(secret))
 }
 
-// loadSession loads the browser's sign-in state into the request's context, where sign-in can change it, and returns
-// the signed-in user.
+// loadSession loads the browser's session into the request's context, where the sign-in handler can change it, and
+// returns the signed-in user.
 func (s *Server) loadSession(c echo.Context) (fleet.Actor, error) {
 	r := c.Request()
 	var token string
@@ -111,8 +111,8 @@ func (s *Server) actorInSession(ctx context.Context, address string) (fleet.Acto
 	return a, nil
 }
 
-// actorNow reads the session of the request and the user's permissions from the database again. ctx must not be the
-// request's own context, which still contains the session as first loaded.
+// actorNow reads the browser session of the request and the user's permissions from the database again. ctx must not
+// be the request's own context, which still contains the session as first loaded.
 func (s *Server) actorNow(ctx context.Context, r *http.Request) (fleet.Actor, error) {
 	cookie, err := r.Cookie(s.Sessions.Cookie.Name)
 	if err != nil {

@@ -47,7 +47,7 @@ func showForm[F any](show formRenderer[F]) handler {
 //	refused  Invalid and Conflict show the form again, with its input and each error at its field: status 422 and 409,
 //	         and always 422 to htmx, which swaps no other error; any other error, and all errors if show is nil, get
 //	         the usual error response
-//	success  the end that do returned
+//	success  the response that do returned
 func submit[F any](do formAction[F], show formRenderer[F]) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		in, err := decode[F](c)

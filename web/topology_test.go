@@ -53,7 +53,7 @@ func picture(t *testing.T, a answer) string {
 	return svg
 }
 
-// devices makes host h report these NICs, and the bridge of the network "default".
+// devices makes host h report these physical NICs, and the bridge of the network "default".
 func (p *portal) devices(h fleet.HostID, nics ...fleet.HostNIC) {
 	p.t.Helper()
 	p.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,nics}', $2), '{inventory,nicsLooked}', 'true') WHERE id = $1`, h, mustJSON(nics))

@@ -29,7 +29,7 @@ const uploadScript = "bundle/upload.js"
 // messageHeader is the header with an error's sentence, for scripts: the response to HEAD has no body.
 const messageHeader = "X-Quantix-Message"
 
-// uploadRequest is one request of an upload. tusd passes it through the context to tusStore.
+// uploadRequest is one HTTP request of an upload. tusd passes it through the context to tusStore.
 type uploadRequest struct {
 	s         *Server
 	c         echo.Context

@@ -25,7 +25,7 @@ func guestActionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
 	return policy.RestrictActions(a, "vm", vm.ProjectID, vm.GuestActions())
 }
 
-// vmFrame returns the frame of the VM's pages. The tree marks the VM, below its host.
+// vmFrame returns the layout of the VM's pages. The tree marks the VM, below its host.
 func vmFrame(vm fleet.VMView) shell.Frame {
 	return shell.Frame{Title: vm.Name, Here: []string{
 		"project:" + string(vm.ProjectID), "host:" + string(vm.HostID), "vm:" + string(vm.ID),

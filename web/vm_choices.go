@@ -23,7 +23,7 @@ func (s *Server) fillNewVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form)
 	})
 }
 
-// fillEditVMChoices is choices for the form that edits the VM.
+// fillEditVMChoices is fillNewVMChoices for the form that edits the VM.
 func (s *Server) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
 	return s.readChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.Choices{
 		"isos": &f.ISOs, "vm-networks": &f.Networks, "pools": &f.Pools, "images": &f.Images, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,

@@ -85,8 +85,8 @@ func (s *Server) templateVersionOf(ctx context.Context, a fleet.Actor, value str
 	return t, v, nil
 }
 
-// versionOptions lists the template versions that the user may see: first the version that VM c.of was created from,
-// then the newest version of each template.
+// versionOptions lists the template versions that the user may see: first the version that VM c.parentID was created
+// from, then the newest version of each template.
 func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c optionQuery) ([]kit.Option, error) {
 	q := fleet.Query{Limit: maxChoices + 1, Sort: "name"}
 	if text := nameText(c.text); text != "" {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A VM's page shows the data of the guest agent and their age, or why there are none and what to do. Unavailable
+// A VM's page shows the guest agent's data with their age, or why the agent has sent none and what to do. Unavailable
 // actions show the reason.
 func TestVMPageShowsGuestAgentData(t *testing.T) {
 	t.Parallel()

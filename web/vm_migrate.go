@@ -48,7 +48,7 @@ func (s *Server) showMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, 
 	return s.showPageWithStatus(c, how.status, a, vmFrame(p.VM), vmview.Migrate(out))
 }
 
-// migrateOptions lists the hosts and pools that VM c.of can migrate to.
+// migrateOptions lists the hosts and pools that VM c.parentID can migrate to.
 func (s *Server) migrateOptions(ctx context.Context, a fleet.Actor, c optionQuery) (out []kit.Option, err error) {
 	if c.targets == nil {
 		c.targets, err = s.Control.MigrationTargets(ctx, a, fleet.VMID(c.parentID))

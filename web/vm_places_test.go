@@ -30,7 +30,8 @@ func (p *portal) newReportingAgent(name string) *reportingAgent {
 	return s
 }
 
-// reportVM sends a report with this VM only, in the given power state and with the VM's Quantix mark.
+// reportVM sends a report with this VM only, in the given power state and with the VM's ownership mark in the
+// domain's metadata.
 func (s *reportingAgent) reportVM(id fleet.VMID, power fleet.Power) {
 	s.t.Helper()
 	var mark string
@@ -109,8 +110,8 @@ func TestStartRefusedWhileVMRunsElsewhere(t *testing.T) {
 	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).is(t, http.StatusConflict).has(t, "host-1 reports a guest with this UUID, running.")
 }
 
-// Any host can report a domain with any UUID. A domain without the VM's mark is shown, but does not block actions while
-// the VM's own host is online.
+// Any host can report a domain with any UUID. A domain without the VM's ownership mark in its metadata is shown, but
+// does not block actions while the VM's own host is online.
 func TestStartAllowedWhenAnotherHostOnlyNamesTheUUID(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	id := vms["web-02"]

@@ -11,7 +11,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// missingDiskPage returns the data of a dialog about the missing disk in the path. It returns NotFound if that disk is
+// missingDiskPage returns the data of a dialog about the missing disk in the path. It returns NotFound if the disk is
 // no longer missing.
 func (s *Server) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) {
 	p, err := s.readVMPage(c, a, "")

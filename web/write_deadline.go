@@ -154,8 +154,8 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// trackedTCPConn is counted for a TCP connection. It keeps the optimized methods of *net.TCPConn, such as vectored
-// writes.
+// trackedTCPConn is trackedConn for a TCP connection. It keeps the optimized methods of *net.TCPConn, such as
+// vectored writes.
 type trackedTCPConn struct {
 	*net.TCPConn
 	leave func()

@@ -83,7 +83,7 @@ func renderFile(tree fs.FS, name string) (page, error) {
 	return render(source)
 }
 
-// Chapter returns a chapter by its name.
+// Chapter returns the chapter with the name; false: the manual has none.
 func (m *Manual) Chapter(name string) (*Chapter, bool) {
 	c, ok := m.chapters[name]
 	return c, ok

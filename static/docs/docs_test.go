@@ -69,7 +69,7 @@ func TestChaptersHaveNoHTMLOrStyles(t *testing.T) {
 	}
 }
 
-// leads reports whether the manual has the page and the heading of a link.
+// leads reports whether the manual has the chapter and the heading that a link names.
 func leads(link string) bool {
 	path, anchor, _ := strings.Cut(link, "#")
 	c, ok := docs.Open().Index, path == "/help"

@@ -30,8 +30,8 @@ var synonyms = map[string][]string{
 	"resize": {"grow"}, "enlarge": {"grow"}, "expand": {"grow"}, "migrate": {"move"}, "move": {"migration"}, "down": {"away"}, "quota": {"limit"},
 }
 
-// Search returns at most limit sections, the best first. A match in the heading counts more than a match in the
-// chapter's title, and that more than a match in the text. A section must contain at least two thirds of the words.
+// Search returns at most limit sections, the best first. A match in the heading counts most, then a match in the
+// chapter's title, then a match in the text. A section must contain at least two thirds of the words.
 func (m *Manual) Search(text string, limit int) []Hit {
 	words := queryWords(text)
 	if len(words) == 0 {
@@ -66,7 +66,7 @@ func (m *Manual) Search(text string, limit int) []Hit {
 type queryWord []string
 
 // queryWords returns the words of a query in lower case, without common words. If the query has only common words, it
-// returns these.
+// returns the common words.
 func queryWords(text string) []queryWord {
 	all := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("?!,;\"'()", r) })
 	kept := slices.DeleteFunc(slices.Clone(all), func(w string) bool { return slices.Contains(commonWords, w) })
@@ -83,7 +83,7 @@ func queryWords(text string) []queryWord {
 	return words
 }
 
-// stem removes an English ending, since a search compares the beginnings of words.
+// stem removes the English ending of a word, since a search compares the beginnings of words.
 func stem(w string) string {
 	for _, ending := range []string{"ing", "ed", "es", "e"} {
 		if short, ok := strings.CutSuffix(w, ending); ok && len(short) >= 3 {

@@ -59,7 +59,8 @@ func (p DashboardPage) noProblemsHint() string {
 	return "Failed VMs, failed tasks and storage faults are listed here."
 }
 
-// attentionID is the row's element id. One object can have several causes, each with its own row.
+// attentionID is the element id of a row in the Needs attention list. An object with several causes has one row for
+// each cause.
 func attentionID(x fleet.Attention) string {
 	if len(x.Objects) == 0 {
 		return "attention-" + x.Kind + "-" + strings.TrimPrefix(x.List, "/"+x.Kind+"s?filter=")
@@ -69,19 +70,19 @@ func attentionID(x fleet.Attention) string {
 	return "attention-" + x.Kind + "-" + x.Objects[0].ID + "-" + strconv.FormatUint(uint64(cause.Sum32()), 36)
 }
 
-// attentionTypeNames are the type names on the page that differ from the type's key.
+// attentionTypeNames are the resource types whose name on the page differs from the type's key.
 var attentionTypeNames = map[string]string{string(fleet.TypeVM): "VM", string(fleet.TypeSecurityGroup): "security group"}
 
-// attentionCount is the number of objects in the row: "3 pools".
+// attentionCount describes the number of objects in a Needs attention row: "3 pools".
 func attentionCount(x fleet.Attention) string {
 	word := cmp.Or(attentionTypeNames[x.Kind], x.Kind)
 	if x.Count == 0 {
-		return word // the number is unknown
+		return word // the number of objects is unknown
 	}
 	return kit.Count(x.Count, word)
 }
 
-// attentionHost names the host with the cause, for a row of one object.
+// attentionHost names the host where the cause lies, for a Needs attention row of one object.
 func attentionHost(x fleet.Attention) string {
 	if x.Count == 1 && len(x.Objects) == 1 && x.Objects[0].Text != "" {
 		return "(" + x.Objects[0].Text + ")"

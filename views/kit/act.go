@@ -21,13 +21,13 @@ type Act struct {
 	Danger     bool
 	Separated  bool   // in a menu: a separator precedes the item, as before dangerous items
 	Why        string // why the action is not possible now; empty: possible
-	Sub        []Act  // in a menu: items of the submenu; the act itself does nothing
+	Sub        []Act  // in a menu: items of the submenu; the item itself starts nothing
 }
 
-// FormValue is a form value that an act sends with its POST request.
+// FormValue is a form value that an action's button sends with its POST request.
 type FormValue struct{ Name, Value string }
 
-// Needs disables the act if the actor lacks the permission. A reason that the act has already stays.
+// Needs disables the action if the actor lacks the permission r. An action that is disabled already keeps its reason.
 func (a Act) Needs(actor fleet.Actor, r policy.Permission) Act {
 	if a.Why == "" && !policy.May(actor, r, "") {
 		a.Why = "You do not have permission to " + string(r) + ". Ask an administrator."
@@ -46,7 +46,7 @@ func (a Act) As(states []fleet.ActionState, action fleet.Action) Act {
 	return a
 }
 
-// When disables the act for the reason why. It changes nothing if why is empty or the act has a reason already.
+// When disables the action for the reason why. It changes nothing if why is empty or the action is disabled already.
 func (a Act) When(why string) Act {
 	if a.Why == "" {
 		a.Why = why
@@ -80,5 +80,5 @@ func (a Act) buttonAttrs() templ.Attributes {
 	return nil
 }
 
-// separated reports whether a separator precedes the act in a menu.
+// separated reports whether a separator precedes the action in a menu.
 func (a Act) separated() bool { return a.Danger || a.Separated }

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// TestActRendersAlikeAsItemAndButton checks that an act renders alike as a menu item and as a button: a link, a dialog,
-// a form with its values, or a reason.
+// TestActRendersAlikeAsItemAndButton checks that an action renders alike as a menu item and as a button: a link, a
+// dialog, a form with its values, or a reason.
 func TestActRendersAlikeAsItemAndButton(t *testing.T) {
 	t.Parallel()
 	post := Act{Word: "Go", Post: "/x", Back: "/b", Send: []FormValue{{"a", "1"}, {"b", `"2"`}}}
@@ -64,8 +64,8 @@ func TestSeparatorPrecedesDangerousActs(t *testing.T) {
 	}
 }
 
-// TestCommonReasonIsShownOnce checks that acts disabled for the same reason show it once, below the last act. Screen
-// readers get it with each act.
+// TestCommonReasonIsShownOnce checks that several actions disabled for the same reason show the reason once, below
+// the last of these actions. Screen readers get the reason with each action.
 func TestCommonReasonIsShownOnce(t *testing.T) {
 	t.Parallel()
 	off, other := Act{Word: "A", Why: "Two hosts run it."}, Act{Word: "B", Why: "It is off."}

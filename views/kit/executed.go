@@ -6,8 +6,8 @@ import (
 	"quantix/views"
 )
 
-// AssignedObject is an object assigned to hosts (a pool or a network), as the actor sees it. It holds the common part
-// of the pages of pools and networks.
+// AssignedObject is an object assigned to hosts (a pool or a network), as the actor sees it. The pages of pools and
+// networks share its dialogs and actions.
 type AssignedObject struct {
 	Actor  fleet.Actor
 	Type   fleet.ResourceType
@@ -70,9 +70,9 @@ func (e AssignedObject) help() Topic {
 	return HelpAssign
 }
 
-// Retry returns the retry action of the page's head: for all failed hosts, or for the only one. Without a failed host,
-// or without permission to see hosts, it returns nil. statuses are the first hosts' statuses, all is the number of
-// hosts, failed the number of failed hosts.
+// Retry returns the retry action of the page's head: for all failed hosts, or for the only failed host. Without a
+// failed host, or without permission to see hosts, it returns nil. statuses are the first hosts' statuses, all is the
+// number of hosts, failed the number of failed hosts.
 func (e AssignedObject) Retry(statuses []AssignedHostStatus, all, failed int) []Act {
 	if !policy.May(e.Actor, policy.InfraSee, "") {
 		return nil
@@ -111,6 +111,6 @@ func (e AssignedObject) labels(f LabelForm) LabelForm {
 	return f
 }
 
-// why is the reason that the object's own state gives against the action. Permissions are checked before a dialog
-// opens.
+// why is the reason why the object's state does not allow the action; empty: allowed. Permissions are checked before
+// a dialog opens.
 func (e AssignedObject) why(a fleet.Action) string { return Act{}.As(e.States, a).Why }

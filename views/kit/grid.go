@@ -10,7 +10,7 @@ type Grid struct {
 	Hosts, Side Extent
 }
 
-// Extent is the shown part of a list.
+// Extent is the size of a list's shown page, and the cursors of the pages before and after.
 type Extent struct {
 	Items      int
 	Prev, Next string

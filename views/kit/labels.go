@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// LabelForm edits the host labels by which an object is assigned automatically.
+// LabelForm edits the host labels of an object: hosts with these labels get the object automatically.
 type LabelForm struct {
 	Dialog   Dialog // dialog, where the form is not part of another one
 	Of       string // the subject: "pool:<id>", or "pool" for a new pool
@@ -17,10 +17,10 @@ type LabelForm struct {
 	Errors   Errors
 }
 
-// LabelPreview lists the hosts that currently have the labels.
+// LabelPreview lists the hosts that currently have the labels typed in the form.
 type LabelPreview struct {
 	fleet.Labelled
-	Asked bool   // the form has labels to match
+	Asked bool   // the form has labels, so hosts were searched
 	Error string // error of the labels
 }
 
@@ -68,7 +68,8 @@ func unlabelledHostNames(b fleet.ByLabel) string {
 	return nameList(names, b.UnmatchedCount)
 }
 
-// unassignedHosts lists the hosts that match the labels but are not assigned, without the hosts that a person released.
+// unassignedHosts lists the hosts that match the object's labels but that do not have the object, without the hosts
+// from which a person released the object.
 func unassignedHosts(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 	for _, h := range b.LeftOut {
 		if h.Why != fleet.ReleasedByPerson {

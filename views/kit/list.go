@@ -1,5 +1,5 @@
-// Package kit holds the parts shared by all pages: lists, tables, matrices, heads, tabs, acts, forms, chips and live
-// updates.
+// Package kit holds the components shared by all pages: lists, tables, matrices, page heads, tabs, action buttons,
+// forms, state chips and live updates.
 package kit
 
 import (

@@ -31,7 +31,7 @@ type Matrix[T any] struct {
 // HostStatusesShown is the number of matrix rows on one page.
 const HostStatusesShown = 25
 
-// HostStatuses is one page of an object's matrix of hosts.
+// HostStatuses is one page of the table that shows an object's status on each host.
 type HostStatuses[T any] struct {
 	Items          []T
 	SeverityCounts fleet.SeverityCounts // over all hosts
@@ -40,7 +40,7 @@ type HostStatuses[T any] struct {
 	Error          string // why the filter is invalid
 }
 
-// HostsMatrix is the matrix of one object on its hosts; l is the address of its page.
+// HostsMatrix is the table of one object's status on each host; l is the address of the object's page.
 func HostsMatrix[T any](l Link, label string, head Columns, c HostStatuses[T]) Matrix[T] {
 	m := Matrix[T]{Title: "Hosts", Aside: reportHint(), Label: label, Class: "matrix", First: "Host", Head: head, Items: c.Items}
 	all := c.SeverityCounts.All()

@@ -2,8 +2,8 @@ package kit
 
 import "github.com/a-h/templ"
 
-// Table is the table of a list, one row for each T, or a table on another object's page. The latter has no Link to sort
-// by.
+// Table is a table with one row for each T. On a list page, the column headers link to the list in another order. On
+// an object's page (as a host's VMs), Link is empty and the table cannot be sorted.
 type Table[T any] struct {
 	*List
 	ID       string // id of the live element
@@ -20,7 +20,7 @@ type Table[T any] struct {
 	None     templ.Component                   // shown where there are no rows
 }
 
-// Row is the common part of a row: its first column and its menu.
+// Row is what rows of all tables have: the first column and the row's menu.
 type Row struct {
 	ID         string // element id
 	Name, Href string

@@ -65,7 +65,7 @@ func Slug(s string) string {
 // HostOrIts names a host within a sentence. An actor who may not see hosts gets "its host".
 func HostOrIts(name string) string { return cmp.Or(name, "its host") }
 
-// CapitalHostOrIts is AHost at the beginning of a sentence.
+// CapitalHostOrIts is HostOrIts at the beginning of a sentence.
 func CapitalHostOrIts(name string) string { return cmp.Or(name, "Its host") }
 
 // Capital is the text with a capital first letter.

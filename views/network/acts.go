@@ -45,7 +45,7 @@ func statusActs(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost) []
 	return assigned(a, n).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "Connected VMs of this host", Href: hostVMsPath(n, status)})
 }
 
-// retry are the retry actions in the page's head.
+// retry are the actions in the page's head that retry the network on failed hosts.
 func retry(p Page) []kit.Act {
 	statuses := make([]kit.AssignedHostStatus, len(p.Network.Hosts))
 	for i, h := range p.Network.Hosts {

@@ -71,7 +71,8 @@ func peersKnown(n fleet.NetworkView, s *fleet.NetworkStatus) string {
 	return strconv.Itoa(s.Peers) + " of " + strconv.Itoa(others)
 }
 
-// rolledBack reports whether the host has rolled back its newest change, according to a current report.
+// rolledBack reports whether the host has rolled back the newest change of the network, according to a current
+// report.
 func rolledBack(h fleet.NetworkHost) bool {
 	return h.State != fleet.NetworkUnknown && h.Status != nil && h.Status.RolledBack != nil
 }

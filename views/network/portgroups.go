@@ -10,7 +10,7 @@ import (
 	"quantix/views/kit"
 )
 
-// GroupsTab lists a network's port groups, with the form that grants one to a project.
+// GroupsTab lists a network's port groups, with the form that grants a port group to a project.
 type GroupsTab struct {
 	All      []fleet.PortGroupUse
 	Group    string // port group chosen in the form

@@ -5,8 +5,8 @@ import "quantix/views/kit"
 // SignInPage is the sign-in form. Error is one generic sentence for every failed sign-in.
 type SignInPage struct{ Name, Next, Error string }
 
-// PasswordPage changes the signed-in user's own password. Must: the user has to change the password before anything
-// else.
+// PasswordPage changes the signed-in user's own password. MustChange: the user has to change the password before
+// anything else.
 type PasswordPage struct {
 	Name, Next string
 	MustChange bool

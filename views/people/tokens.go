@@ -7,7 +7,8 @@ import (
 	"quantix/views/kit"
 )
 
-// TokensPage lists the signed-in user's own API tokens. Made is the token created by this request, with its secret.
+// TokensPage lists the signed-in user's own API tokens. Created is the token created by this request, with its
+// secret.
 type TokensPage struct {
 	Name    string // user name
 	Tokens  []fleet.Token

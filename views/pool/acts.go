@@ -55,7 +55,7 @@ func statusActs(a fleet.Actor, v fleet.PoolView, status fleet.PoolHost) []kit.Ac
 	return assigned(a, v).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "VMs of this host with disks in the pool", Href: hostVMsPath(status)})
 }
 
-// retry are the retry actions in the page's head.
+// retry are the actions in the page's head that retry the pool on failed hosts.
 func retry(p Page) []kit.Act {
 	statuses := make([]kit.AssignedHostStatus, len(p.Pool.Hosts))
 	for i, h := range p.Pool.Hosts {

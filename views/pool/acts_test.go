@@ -17,7 +17,7 @@ func TestActWithoutPermissionHasReason(t *testing.T) {
 	gone := time.Now()
 	for name, c := range map[string]struct {
 		act  kit.Act
-		want string // reason; empty: the act is enabled
+		want string // reason; empty: the action is enabled
 	}{
 		"without permission": {Acts(viewer, fleet.PoolView{})[4], "Ask an administrator."},
 		"with permission":    {Acts(admin, fleet.PoolView{})[4], ""},

@@ -21,7 +21,7 @@ type GridPage struct {
 	States fleet.PoolGrid
 }
 
-// gridColumn is the common part of one pool's host statuses.
+// gridColumn holds what all host statuses of one pool's column have in common.
 type gridColumn struct{ on, path string }
 
 func (p GridPage) columns() []gridColumn {

@@ -58,11 +58,11 @@ func (v Volumes) orphansText() string {
 	return kit.Count(v.Orphans, "orphan") + ", " + kit.Bytes(v.Wasted)
 }
 
-// Publication names the publication that offers a volume to tenants.
+// Publication describes who published a volume to tenants, and when.
 type Publication struct {
 	By    string
 	At    time.Time
-	Stale string // why the volume is not offered anyway
+	Stale string // why tenants cannot use the published volume now
 }
 
 // VolumesShown is how many volumes one page shows.

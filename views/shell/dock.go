@@ -13,8 +13,8 @@ type Dock struct {
 	Now   time.Time
 }
 
-// liveTrigger is the htmx trigger of the frame's live parts. A quiet frame has no content in these parts yet, so they
-// load immediately.
+// liveTrigger is the htmx trigger of the layout's live parts. On an error page (Quiet) these parts have no content
+// yet, so they load immediately.
 func (f Frame) liveTrigger(every string) string {
 	if f.Quiet {
 		return "load, poke, every " + every

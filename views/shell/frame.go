@@ -1,4 +1,4 @@
-// Package shell renders the frame of a page: the layout with top bar, tree and dock, and the error pages.
+// Package shell renders the layout around each page (top bar, inventory tree and task dock), and the error pages.
 package shell
 
 import (
@@ -13,7 +13,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// Frame is the frame around the page of a signed-in user. A handler sets the first part; package web fills the rest.
+// Frame is the data of the layout around a signed-in user's page. A handler sets the fields up to Scripts; package
+// web fills the others.
 type Frame struct {
 	Title   string          // title of the browser's tab: "web-01"
 	Here    []string        // keys of the page's object, outermost first: "host:<id>", "vm:<id>"; marks the tree's row

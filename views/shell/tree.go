@@ -46,7 +46,7 @@ func (l *TreeLevel) address(after string) string {
 // id is the row's element id, unique on the page: the same VM may appear below several pools.
 func (l *TreeLevel) id(key string) string { return "t-" + kit.Slug(l.Node+"-"+key) }
 
-// lazyKeys are the wake-up keys of most levels.
+// lazyKeys are the wake-up keys of most levels of the tree.
 const lazyKeys = "vms"
 
 // liveKeys are the wake-up keys of an expanded row: its object's own key, and for a host also "vms".
@@ -60,8 +60,8 @@ func (i *TreeItem) liveKeys() string {
 	return lazyKeys
 }
 
-// menu is the address of the row's menu. A page has a hundred rows, so the part equal to the row's key is shortened to
-// "*".
+// menu is the address of the row's context menu. A page has a hundred rows, so the part of the address that equals
+// the row's key is shortened to "*".
 func (i *TreeItem) menu() string {
 	if t, _ := fleet.ResourceByLabel(i.Kind); t.FollowsOwnKey && i.ID != "" {
 		menu := views.MenuPath(t.Key, i.ID)

@@ -48,7 +48,7 @@ func tableOf(l *kit.List, id string, tasks []fleet.Task, none templ.Component) k
 	}
 }
 
-// Table is the table of tasks on another object's page. With target, it has a column for each task's subject.
+// Table is the table of tasks on another object's page. With target, it has a column for the object of each task.
 func Table(id string, tasks []fleet.Task, target bool) templ.Component {
 	shown := Columns.Chosen(kit.Link{})
 	if !slices.ContainsFunc(tasks, func(j fleet.Task) bool { return j.HostName != "" }) {

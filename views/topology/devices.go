@@ -12,7 +12,7 @@ import (
 // maxDevices is how many devices of a host one picture shows.
 const maxDevices = 48
 
-// wiring holds a host's reported network devices.
+// wiring holds a host's network devices as its agent reported them.
 type wiring struct {
 	host     fleet.HostID
 	prefix   string // prefix of node ids
@@ -134,8 +134,8 @@ func (w wiring) state(n fleet.HostNIC) (tone fleet.Severity, word, says string) 
 	return fleet.SeverityIdle, "Not connected", ""
 }
 
-// draw adds the devices and their connections, devices in use first, and returns the number of columns. needed are the
-// devices that networks name.
+// draw adds the devices and their connections, devices in use first, and returns the number of columns. needed holds
+// the names of the devices that networks use.
 func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
 	depth := w.depths()
 	var shown []fleet.HostNIC

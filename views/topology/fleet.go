@@ -31,7 +31,7 @@ type Rail struct {
 	Severity    fleet.Severity
 }
 
-// Tap is a network on a host, drawn where the host's line meets the rail.
+// Tap is a network's status on a host, drawn where the host's line meets the network's rail.
 type Tap struct {
 	X, Y     int
 	Severity fleet.Severity

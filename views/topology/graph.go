@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Node is an object in a picture.
+// Node is a network object in a picture: a device, a network, a port group or a VM.
 type Node struct {
 	ID          string // unique in the picture
 	Column      int

@@ -182,7 +182,7 @@ func (g *hostGraph) nicNode(c nic, phase fleet.Phase) (id string, tone fleet.Sev
 	return id, tone, says
 }
 
-// addMissing adds the network or bridge that a NIC names but the host does not have.
+// addMissing adds a node for the network or bridge that a VM's NIC names but the host does not have.
 func (g *hostGraph) addMissing(c nic) (id string, tone fleet.Severity, says string) {
 	id = "gone:" + string(c.kind) + ":" + c.name
 	node := Node{ID: id, Column: g.networks, Icon: "network", Kind: "Network", Name: c.name, Severity: fleet.SeverityUnknown, Word: "Unknown"}

@@ -13,7 +13,8 @@ var (
 	old   = now.Add(-5 * time.Minute)
 )
 
-// server is a host with two NICs in a bond, a VLAN on it under a bridge, a NIC with its own bridge, and an unused NIC.
+// server is a host with two NICs in a bond, a VLAN on the bond under a bridge, a NIC with its own bridge, and an
+// unused NIC.
 func server() fleet.HostTopology {
 	h := fleet.HostView{Host: fleet.Host{ID: "h1", Name: "host-1", SeenAt: &heard, InventoryAt: &heard, Status: &fleet.HostStatus{Connected: true}}, Phase: fleet.HostOnline, VMs: 3}
 	h.Status.Inventory = fleet.Inventory{NICsCurrent: true, NICs: []fleet.HostNIC{

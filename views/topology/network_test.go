@@ -90,8 +90,8 @@ func TestHostsOfAPictureAreIndependent(t *testing.T) {
 	}
 }
 
-// TestNetworkGraphHidesHostsWithoutPermission checks that an actor who may not see hosts gets the network and the own
-// VMs, with a link to VMs beyond the picture.
+// TestNetworkGraphHidesHostsWithoutPermission checks that an actor who may not see hosts gets the network and the VMs
+// of the actor's projects, with a link to the VMs that the picture omits.
 func TestNetworkGraphHidesHostsWithoutPermission(t *testing.T) {
 	t.Parallel()
 	in := office()

@@ -51,7 +51,8 @@ var powers = []fleet.Action{
 	fleet.ActStart, fleet.ActShutdown, fleet.ActRestart, fleet.ActReboot, fleet.ActPause, fleet.ActResume, fleet.ActReset, fleet.ActStop,
 }
 
-// menu is the VM's action menu, the same on its page, in list rows and in the tree. Labels and order follow vCenter.
+// menu is the VM's action menu, the same on the VM's page, in list rows and in the tree. Labels and order follow
+// vCenter.
 func (p Page) menu() []kit.Act {
 	if len(p.Actions) == 0 {
 		return nil

@@ -19,7 +19,7 @@ type ComparePage struct {
 	Templates   kit.Choices            // template versions to compare with
 }
 
-// Address is the page's address without the choice of shown fields.
+// Address is the page's address without the choice between all and different fields.
 func (p ComparePage) Address() string {
 	if p.Version != nil {
 		return views.CompareTemplatePath(p.Left.ID, p.Template.ID, p.Version.ID)

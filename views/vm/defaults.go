@@ -38,7 +38,7 @@ func (f Form) projectField() kit.Field {
 	}})
 }
 
-// poolField is a pool choice that preselects the default pool.
+// poolField is the select of a pool, which preselects the default pool.
 func (f Form) poolField(name string, in kit.Field) kit.Field {
 	in = f.field(name, in)
 	if !offered(f.Pools.Options, in.Value) {

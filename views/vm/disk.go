@@ -13,7 +13,7 @@ type DiskPage struct {
 	VM     fleet.VMView
 	Disk   fleet.Disk
 	Pool   string
-	Text   string // text of the fault
+	Text   string // text of the missing disk's fault
 	In     NewDiskForm
 	Errors kit.Errors
 }

@@ -11,13 +11,13 @@ import (
 	"quantix/views/kit"
 )
 
-// FirstBootForm is the form of a guest's first-boot data. Its fields have the API's names.
+// FirstBootForm is the form of a guest's first-boot data. Its form fields have the names of the API's fields.
 type FirstBootForm struct {
 	Typed         url.Values
 	Errors        kit.Errors
 	Specs         []fleet.Customization // specs to choose from; empty in the form of a spec itself
 	Current       fleet.VMFirstBoot     // current first-boot data of an existing VM
-	Spec          bool                  // edits a customization spec, which may contain variables
+	Spec          bool                  // the form edits a customization spec, which may contain variables
 	OtherSettings string                // text about settings without a field in the form, which an edit keeps
 }
 

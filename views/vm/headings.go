@@ -26,8 +26,8 @@ func (f FirstBootForm) heading() string {
 	return cmp.Or(f.summary(), "none")
 }
 
-// headings returns the sections of the form with their summaries. sent holds the values under the row numbers of the
-// page.
+// headings returns the sections of the form with their summaries. sent holds the values as the browser sent them,
+// under the row numbers of the page.
 func (f Form) headings(sent url.Values) []formSection {
 	out := f.sections()
 	out = append(out, formSection{id: rulesSection, summary: f.rowsSummary("spec.rules", "rule")}, formSection{id: healthSection, summary: f.rowsSummary("spec.health", "check")})

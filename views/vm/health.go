@@ -77,7 +77,7 @@ type ruleRow struct {
 	broken bool
 }
 
-// rules are the VM's placement rules, as far as the actor may read them.
+// rules are those of the VM's placement rules that the actor may read.
 func (p Page) rules() []ruleRow {
 	var out []ruleRow
 	for i, r := range p.VM.Spec.Rules {

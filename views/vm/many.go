@@ -9,7 +9,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Actions on several VMs beyond the actions on one.
+// Actions that exist only for several VMs.
 const (
 	ManySnapshot fleet.Action = "snapshot"
 	ManyMigrate  fleet.Action = "migrate"

@@ -89,7 +89,7 @@ func (p MigratePage) overcommits() bool {
 	return room
 }
 
-// migrate is the action next to the VM's host.
+// migrate is the action that migrates the VM, shown next to the name of its host.
 func (p Page) migrate() kit.Act {
 	_, why := p.VM.AllowsMigrate(p.Moving, p.Leaving)
 	return kit.Act{Icon: "server", Word: "Move to another host…", Href: views.VMPath(p.VM.ID, "migrate"), Dialog: true}.When(p.MigrateWhy).When(why)

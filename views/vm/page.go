@@ -16,7 +16,7 @@ type Page struct {
 	VM      fleet.VMView
 	Tab     string // "summary", "monitor", "console", "configure", "snapshots", "events"
 	Now     time.Time
-	Actions []fleet.ActionState // restricted by the actor's permissions, with the reason
+	Actions []fleet.ActionState // the VM's actions, each with the reason if the actor cannot start it now
 	Pools   map[fleet.PoolID]string
 	Infra   bool // the actor may see hosts
 	Actor   fleet.Actor
@@ -27,9 +27,9 @@ type Page struct {
 	MoveWhy    string             // why the actor may not move disks; empty: allowed
 
 	Guest        fleet.GuestView     // tab summary: guest values that change without an edit
-	GuestActions []fleet.ActionState // restricted by the actor's permissions
+	GuestActions []fleet.ActionState // as Actions, for the guest agent's actions
 
-	PlaceWhy string // why the actor may not decide which host keeps the VM; empty: allowed
+	PlaceWhy string // why the actor may not set which host the VM is on; empty: allowed
 
 	Busy      []fleet.JobKind      // tab snapshots: kinds of unfinished snapshot jobs
 	Schedules []fleet.ScheduleView // tab snapshots: snapshot schedules

@@ -53,7 +53,7 @@ func (f Form) sections() []formSection {
 	return out
 }
 
-// partOf is the form part of a VM field.
+// partOf is the form field of a VM field.
 func (f Form) partOf(v fleet.VMField) formField {
 	part := formField{"spec." + v.Name, v.Input, v.ReservedReason, f.field("spec."+v.Name, kit.Field{}).When}
 	if v.ReservedPaths != nil {

@@ -17,7 +17,7 @@ func powerText(p fleet.VMLocation) string {
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-// placeNotes are notes about the VM on that host.
+// placeNotes are notes about the VM's domain on one of the hosts that report the VM.
 func placeNotes(p fleet.VMLocation) []string {
 	var out []string
 	if p.Own {
@@ -46,7 +46,7 @@ func confirmPlaceText(vm fleet.VMView, p fleet.VMLocation) string {
 	return "Does " + vm.Name + " belong to " + p.HostName + "? Quantix then manages the domain on this host. Domains on other hosts keep running until they are stopped there."
 }
 
-// keepPlace is the action that decides which host keeps the VM.
+// keepPlace is the action that makes the reporting host the VM's host.
 func (p Page) keepPlace(place fleet.VMLocation) kit.Act {
 	return kit.Act{
 		Word: keepLabel(p.VM, place), Post: p.path("place", string(place.HostID)), Confirm: confirmPlaceText(p.VM, place), Why: cmp.Or(place.Why, p.PlaceWhy),

@@ -14,7 +14,7 @@ import (
 // snapChain is a chain of snapshots in the drawn tree. Branches hang beside their parent snapshot.
 type snapChain []snapNode
 
-// snapNode is one snapshot of a chain, or the VM's current position.
+// snapNode is one snapshot of a chain, or the marker of the VM's current state.
 type snapNode struct {
 	fleet.Snapshot
 	Here     bool

@@ -5,7 +5,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Wizard is the part of the form of a new VM beyond its fields.
+// Wizard is the data of a new VM's form that is not a form field: source, preset, notes and summary.
 type Wizard struct {
 	Source  fleet.VMSource
 	Preset  string
@@ -30,8 +30,8 @@ type Summary struct {
 	Others []OtherHost
 	More   int    // number of hosts that Others does not list
 	Why    string // why no host is suitable
-	API    string // the same as an API call
-	YAML   string // the same as a YAML object
+	API    string // the new VM as an API call
+	YAML   string // the new VM as a YAML document
 }
 
 // Fact is one row of the summary.
@@ -75,7 +75,7 @@ func (w Wizard) hint() string {
 	return ""
 }
 
-// presetHint describes the settings of the chosen preset.
+// presetHint describes the settings of the chosen preset; empty: no preset.
 func (w Wizard) presetHint() string {
 	if p, ok := fleet.PresetNamed(w.Preset); ok {
 		return p.Hint + " You can change all values below."
