@@ -39,8 +39,8 @@ const modulePage = `<!doctype html><html data-user="ann"><head><meta charset="ut
 	finish(await run());
 </script></head><body></body></html>`
 
-// TestModules runs each testdata/modules/*.test.js in a page of a real browser.
-func TestModules(t *testing.T) {
+// TestBrowserModulesPassTheirTests runs each testdata/modules/*.test.js in a page of a real browser.
+func TestBrowserModulesPassTheirTests(t *testing.T) {
 	t.Parallel()
 	base := strings.TrimSuffix(static.Path("app.css"), "app.css")
 	mux := http.NewServeMux()

@@ -78,7 +78,7 @@ func TestAssetsHaveCacheAndTypeHeaders(t *testing.T) {
 	}
 }
 
-func TestEncodingFollowsAcceptEncoding(t *testing.T) {
+func TestAssetEncodingFollowsAcceptEncoding(t *testing.T) {
 	t.Parallel()
 	plain := body(t, get(t, static.Path("app.css")).Body)
 	for accepted, want := range map[string]string{
@@ -105,7 +105,7 @@ func TestEncodingFollowsAcceptEncoding(t *testing.T) {
 	}
 }
 
-func TestOtherVersionsFoldersAndMethodsRefused(t *testing.T) {
+func TestAssetRequestsForOtherBuildFolderOrMethodRefused(t *testing.T) {
 	t.Parallel()
 	tree := strings.TrimSuffix(static.Path("app.css"), "app.css")
 	for _, url := range []string{"/static/0123456789ab/app.css", "/static/app.css", "/static/", tree, tree + "js/", tree + "js", tree + "static.go", tree + "js/../app.css", tree + "vendor.json"} {
@@ -121,7 +121,7 @@ func TestOtherVersionsFoldersAndMethodsRefused(t *testing.T) {
 	}
 }
 
-func TestHeadHasNoBody(t *testing.T) {
+func TestHeadRequestGetsNoBody(t *testing.T) {
 	t.Parallel()
 	recorder := httptest.NewRecorder()
 	static.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodHead, static.Path("app.css"), nil))
@@ -130,7 +130,7 @@ func TestHeadHasNoBody(t *testing.T) {
 	}
 }
 
-func TestPathOfUnknownAssetPanics(t *testing.T) {
+func TestPathPanicsForUnknownAsset(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(){
 		"path":   func() { static.Path("nothing.css") },

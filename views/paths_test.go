@@ -30,7 +30,7 @@ func TestObjectPathsEscapeSegments(t *testing.T) {
 	}
 }
 
-func TestSubjectsLinkToTheirPages(t *testing.T) {
+func TestTaskSubjectsLinkToTheirPages(t *testing.T) {
 	t.Parallel()
 	for subject, want := range map[fleet.Subject]string{
 		"vm:1": "/vms/1", "host:2": "/hosts/2", "pool:3": "/pools/3", "net:4": "/networks/4", "project:5": "/projects/5", "user:6": "/users/6",

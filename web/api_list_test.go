@@ -11,7 +11,7 @@ import (
 	"quantix/internal/testkit/client"
 )
 
-func TestListsPageFilterAndSort(t *testing.T) {
+func TestAPIListsCanBePagedFilteredAndSorted(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	shop, lab := p.addProject("shop"), p.addProject("lab")

@@ -198,7 +198,7 @@ func TestAPIClientManagesHostsPoolsProjectsAndUsers(t *testing.T) {
 	check("delete a host", admin.DeleteHost(ctx, other), true)
 }
 
-func TestOpenAPIMatchesGoTypes(t *testing.T) {
+func TestOpenAPISchemasMatchGoTypes(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	a := p.browser().get("/api/v1/openapi.json").is(t, http.StatusOK)

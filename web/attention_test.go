@@ -26,7 +26,7 @@ func TestDriftShownAsBadgeAndFilterInVMList(t *testing.T) {
 	b.get("/").is(t, http.StatusOK).has(t, `id="attention-vm-drift:yes"`, `href="/vms?filter=drift:yes"`, "1 VM", fleet.DriftRemedy)
 }
 
-func TestAttentionRowShowsCountNamesAndRemedy(t *testing.T) {
+func TestNeedsAttentionRowShowsCountNamesAndRemedy(t *testing.T) {
 	p, pool, hosts := newPoolPortal(t)
 	p.exec(`UPDATE assignments SET status = '{"state": "failed", "error": "mount.nfs is missing on the host"}' WHERE object_id = $1`, pool)
 	p.exec(`INSERT INTO pools (id, name, spec) SELECT $1, 'second', spec || '{"export": "/second", "path": "/mnt/second"}' FROM pools WHERE id = $2`, fleet.NewID[fleet.PoolID](), pool)

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestChoicesRequirePermission(t *testing.T) {
+func TestSelectOptionsRequirePermission(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.addHost("h1", 0)

@@ -41,7 +41,7 @@ func (p *portal) await(what string, so func() bool) {
 
 // Users with different permissions request the same address at the same time. Each must get the same response as
 // without concurrent requests.
-func TestCoalescingKeepsPermissionsApart(t *testing.T) {
+func TestUsersWithDifferentPermissionsShareNoResponse(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	shop, finance := p.addProject("shop"), p.addProject("finance")
@@ -100,7 +100,7 @@ func TestCoalescingKeepsPermissionsApart(t *testing.T) {
 }
 
 // Many concurrent requests cause only two renderings: the running one, and one for all requests that wait.
-func TestCoalescingBoundsQueries(t *testing.T) {
+func TestManyConcurrentRefreshesRenderTwice(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.addVM(p.addProject("shop"), p.addHost("host-1", 0), "web-01", fleet.Running)

@@ -16,8 +16,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// slowSource renders a shared response slowly. Each rendering sends the state at its start on began, and then blocks until
-// goOn receives a value.
+// slowSource renders a shared response slowly. Each rendering sends the state at its start on began, and then blocks
+// until goOn receives a value.
 type slowSource struct {
 	mu    sync.Mutex
 	seen  int
@@ -50,7 +50,7 @@ func (n *partRenderer) hasWaiting(q question) bool {
 	return a != nil && a.next != nil
 }
 
-func TestCoalescedPartRenderedAfterItsRequests(t *testing.T) {
+func TestSharedResponseRenderedAfterItsRequestsArrive(t *testing.T) {
 	t.Parallel()
 	n := partRenderer{queues: map[question]*renderQueue{}}
 	s := &slowSource{began: make(chan int), goOn: make(chan struct{})}
@@ -94,7 +94,7 @@ func TestCoalescedPartRenderedAfterItsRequests(t *testing.T) {
 	}
 }
 
-func TestPanicInCoalescedPartRecovered(t *testing.T) {
+func TestPanicInSharedRenderingRecovered(t *testing.T) {
 	t.Parallel()
 	n := partRenderer{queues: map[question]*renderQueue{}}
 	if _, err := n.render(t.Context(), question{}, func(context.Context) (*sharedPart, error) { panic("broken") }); err == nil || !strings.Contains(err.Error(), "broken") {
@@ -122,7 +122,7 @@ func (n *partRenderer) isRendering() bool {
 }
 
 // The handler renders a shared part without the identity of any user, only with permissions.
-func TestCoalescedPartHasNoIdentity(t *testing.T) {
+func TestSharedResponseRenderedWithoutUserIdentity(t *testing.T) {
 	t.Parallel()
 	s := &Server{pages: echo.New(), sharedParts: partRenderer{queues: map[question]*renderQueue{}}, refreshRate: newRefreshRate()}
 	var seen []string
@@ -168,7 +168,7 @@ func TestCoalescedPartHasNoIdentity(t *testing.T) {
 	}
 }
 
-func TestDifferentPermissionsHaveDifferentKeys(t *testing.T) {
+func TestActorsWithDifferentPermissionsHaveDifferentPermissionTexts(t *testing.T) {
 	t.Parallel()
 	in := func(roles ...string) (a fleet.Actor) {
 		a.Projects = map[fleet.ProjectID]fleet.Role{}

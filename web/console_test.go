@@ -169,7 +169,7 @@ func TestConsoleRefusedBeforeUpgrade(t *testing.T) {
 	}
 }
 
-func TestConsoleRelaysTenMegabytesBothWays(t *testing.T) {
+func TestConsoleRelaysTenMegabytesInEachDirection(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)
@@ -261,7 +261,7 @@ func TestSignOutEndsStreamsAndConsolesOnEveryPortal(t *testing.T) {
 	}
 }
 
-func TestConsoleEndsWhenEitherEndCloses(t *testing.T) {
+func TestConsoleEndsWhenHostOrBrowserDisconnects(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)

@@ -107,7 +107,7 @@ func TestUnreachableDatabaseReported(t *testing.T) {
 	b.get("/readyz").is(t, http.StatusServiceUnavailable)
 }
 
-func TestRefusalsAudited(t *testing.T) {
+func TestRefusedRequestsAudited(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mia", fleet.RoleNone)

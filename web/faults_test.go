@@ -16,7 +16,7 @@ import (
 
 // The pages of the pool and the host show storage faults as agents report them. Only host-2 has the fault: host-1 has
 // the same pool at the same path and stays healthy. The agent's tests cause each of these faults for real.
-func TestStorageFaultsShown(t *testing.T) {
+func TestStorageFaultsShownOnPoolAndHostPages(t *testing.T) {
 	p, pool, hosts := newPoolPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path, here := "/pools/"+string(pool), func(i int) string { return "/hosts/" + string(hosts[i]) + "?tab=storage" }
@@ -119,7 +119,7 @@ func TestInvalidDefinitionsRefusedAtField(t *testing.T) {
 }
 
 // The page of a task that the host refused or that failed shows the host's message.
-func TestHostRefusalShownByTask(t *testing.T) {
+func TestTaskPageShowsRefusalOfHost(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -118,7 +118,7 @@ func TestCrossOriginPostRefused(t *testing.T) {
 	b.get("/tasks").is(t, http.StatusOK)
 }
 
-func TestResponsesHaveSecurityHeaders(t *testing.T) {
+func TestPagesHaveSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	h := p.browser().get("/sign-in").header

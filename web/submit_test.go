@@ -69,7 +69,7 @@ func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 	}
 }
 
-func TestFormEmptyWhenFirstShown(t *testing.T) {
+func TestFormShownEmptyBeforeFirstSubmit(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/greetings/new", nil), w)

@@ -37,7 +37,7 @@ func valuesRead(text []byte) (n int) {
 	}
 }
 
-func TestValueCountMatchesDecoder(t *testing.T) {
+func TestJSONValueCountMatchesDecoder(t *testing.T) {
 	for text, want := range map[string]int{
 		`{}`: 1, `[]`: 1, ` null `: 1, `"a,b:{["`: 1, `[1,-2.5e3,true,false,null,"x"]`: 7, `{"a":1,"b":[{},{}],"c":{"d":"\\\",,"}}`: 7,
 		"{\n\t\"a\" : [ 1 , 2 ]\r\n}": 4, `"\\"`: 1, `["\"",1]`: 3, `[[[[]]]]`: 4, `[1,2]` + " ": 3,
@@ -61,7 +61,7 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-func TestCommasInsideStringNotCounted(t *testing.T) {
+func TestCommasInsideStringNotCountedAsValues(t *testing.T) {
 	text := []byte(`{"userData":"` + strings.Repeat(",{[", 20_000) + `"}`)
 	if err := checkValues(text, 10); err != nil {
 		t.Error(err)

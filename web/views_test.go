@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestViewsSavedAndDeletedPerUser(t *testing.T) {
+func TestListViewsSavedAndDeletedPerUser(t *testing.T) {
 	p, _, _, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	const query = "filter=label%3Aenv%3Dprod&sort=-name"

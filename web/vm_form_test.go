@@ -62,7 +62,7 @@ func dropNewDiskFields(typed url.Values) {
 }
 
 // Removing a disk in the form does not affect other disks, and a new disk inherits no values from them.
-func TestDiskRowsMapToDisks(t *testing.T) {
+func TestDiskRowsOfFormMapToDisksOfVM(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{Disks: []fleet.Disk{
 		{PoolID: "p", Volume: "a.qcow2", SizeBytes: 1 << 30, Cache: "none", Image: &fleet.Volref{PoolID: "p", Volume: "x.qcow2"}},
@@ -122,7 +122,7 @@ func TestFormErrorsUseAPIFieldPaths(t *testing.T) {
 }
 
 // An unticked box sends only its hidden default. A cleared number is unset.
-func TestUntickedAndClearedFieldsReset(t *testing.T) {
+func TestUntickedBoxesAndClearedNumbersReset(t *testing.T) {
 	t.Parallel()
 	var checks fleet.Checks
 	got := specOf(&checks, url.Values{
@@ -138,7 +138,7 @@ func TestUntickedAndClearedFieldsReset(t *testing.T) {
 }
 
 // Unchanged rows keep all values of their devices. A removed row deletes the device, and an empty row is ignored.
-func TestDeviceRowsMapToDevices(t *testing.T) {
+func TestDeviceRowsOfFormMapToDevicesOfVM(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{
 		Drives:      []fleet.VMDrive{{Slot: "cdrom2", Medium: &fleet.Volref{PoolID: "p", Volume: "virtio.iso"}, BootOrder: 2}, {Slot: "floppy1"}},
@@ -199,7 +199,7 @@ func TestPresetAddsItsDrives(t *testing.T) {
 }
 
 // Values of fields that the form hides for the chosen kind of check are ignored. Removed rows are deleted.
-func TestRuleAndHealthCheckRowsMapToSpec(t *testing.T) {
+func TestRuleAndHealthCheckRowsOfFormMapToSpec(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{
 		Rules:  []fleet.PlacementRule{{Of: fleet.RuleVM, Name: "db"}, {Apart: true, Of: fleet.RuleVM, Name: "web"}},

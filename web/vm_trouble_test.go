@@ -85,7 +85,7 @@ func TestMissingDiskDetachedOrReplaced(t *testing.T) {
 	tenant.post("/vms/"+string(other)+"/disks/detach"+query, url.Values{}).is(t, http.StatusNotFound)
 }
 
-func TestDriftShownAndResolved(t *testing.T) {
+func TestVMDriftShownAndResolved(t *testing.T) {
 	p, project, _, _ := newFleetPortal(t)
 	id, _ := addTroubledVM(p, project, "host-7")
 	page := "/vms/" + string(id)
@@ -106,7 +106,7 @@ func TestDriftShownAndResolved(t *testing.T) {
 	api.call("POST", "/api/v1/vms/"+string(id)+"/reapply", ``).is(t, http.StatusAccepted).has(t, `"kind":"vm.reapply"`)
 }
 
-func TestRetriedTaskShowsNextAttempt(t *testing.T) {
+func TestTaskWaitingForRetryShowsNextAttempt(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	id := vms["web-02"]
 	b := p.signedIn("mara", fleet.RoleAdmin)

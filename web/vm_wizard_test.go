@@ -103,7 +103,7 @@ func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 }
 
 // The heading of each section summarizes the section's values, and is updated while the user types.
-func TestSectionHeadingsShowTheirValues(t *testing.T) {
+func TestSectionHeadingsSummarizeFormValues(t *testing.T) {
 	p, project, pool, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	now := func(section, text string) string {
@@ -228,7 +228,7 @@ func TestPastedXMLPrefillsForm(t *testing.T) {
 	a.lacks(t, "becomes a copy")
 }
 
-func TestPlanLinksBackToItsForm(t *testing.T) {
+func TestPlanPageLinksToFormWithPlannedValues(t *testing.T) {
 	p, project, pool, vms := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	to := b.post("/vms/plan", newVMForm(project, pool)).is(t, http.StatusSeeOther).header.Get("Location")

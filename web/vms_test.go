@@ -91,7 +91,7 @@ func TestVMActionQueuedOrRefusedWithReason(t *testing.T) {
 	b.get("/").is(t, http.StatusOK).has(t, "Dashboard", "2 running")
 }
 
-func TestFailedStartShown(t *testing.T) {
+func TestFailedVMStartShownOnPage(t *testing.T) {
 	p, project, _, _ := newFleetPortal(t)
 	id := string(p.addVM(project, p.addHost("host-9", 0), "stuck", fleet.Stopped, func(vm *fleet.VM) {
 		vm.Spec.Power = fleet.Running

@@ -25,7 +25,7 @@ func chapters() []*docs.Chapter {
 	return out
 }
 
-func TestTableOfContentsListsEveryFile(t *testing.T) {
+func TestManualTableOfContentsListsEveryChapter(t *testing.T) {
 	t.Parallel()
 	listed := map[string]bool{"README": true}
 	for _, c := range chapters() {
@@ -238,8 +238,8 @@ func TestHelpTopicsOfFormsExist(t *testing.T) {
 	}
 }
 
-// TestSearchFindsAnswers checks that the section with the answer is among the first three results of a question.
-func TestSearchFindsAnswers(t *testing.T) {
+// TestManualSearchFindsAnswers checks that the section with the answer is among the first three results of a question.
+func TestManualSearchFindsAnswers(t *testing.T) {
 	t.Parallel()
 	for question, answer := range map[string]string{
 		"add a host":                         "install#add-a-host",

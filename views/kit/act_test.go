@@ -13,9 +13,9 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// TestActRendersAlikeAsItemAndButton checks that an action renders alike as a menu item and as a button: a link, a
-// dialog, a form with its values, or a reason.
-func TestActRendersAlikeAsItemAndButton(t *testing.T) {
+// TestActionRendersAlikeAsMenuItemAndButton checks that an action renders alike as a menu item and as a button: a link,
+// a dialog, a form with its values, or a reason.
+func TestActionRendersAlikeAsMenuItemAndButton(t *testing.T) {
 	t.Parallel()
 	post := Act{Word: "Go", Post: "/x", Back: "/b", Send: []FormValue{{"a", "1"}, {"b", `"2"`}}}
 	into, sure := post, post
@@ -52,7 +52,7 @@ func TestActRendersAlikeAsItemAndButton(t *testing.T) {
 	}
 }
 
-func TestSeparatorPrecedesDangerousActs(t *testing.T) {
+func TestSeparatorPrecedesDangerousMenuItems(t *testing.T) {
 	t.Parallel()
 	a := Act{Word: "A", Href: "/"}
 	danger, apart := a, a
@@ -64,9 +64,9 @@ func TestSeparatorPrecedesDangerousActs(t *testing.T) {
 	}
 }
 
-// TestCommonReasonIsShownOnce checks that several actions disabled for the same reason show the reason once, below
-// the last of these actions. Screen readers get the reason with each action.
-func TestCommonReasonIsShownOnce(t *testing.T) {
+// TestReasonSharedByMenuItemsShownOnce checks that several actions disabled for the same reason show the reason once,
+// below the last of these actions. Screen readers get the reason with each action.
+func TestReasonSharedByMenuItemsShownOnce(t *testing.T) {
 	t.Parallel()
 	off, other := Act{Word: "A", Why: "Two hosts run it."}, Act{Word: "B", Why: "It is off."}
 	danger := off
@@ -75,10 +75,10 @@ func TestCommonReasonIsShownOnce(t *testing.T) {
 		acts  []Act
 		shown int
 	}{
-		"one after the other": {[]Act{off, off, off}, 1},
-		"two reasons":         {[]Act{off, off, other}, 2},
-		"another between":     {[]Act{off, other, off}, 3},
-		"with a line between": {[]Act{off, off, danger}, 2},
+		"same reason on adjacent items":     {[]Act{off, off, off}, 1},
+		"second reason on the last item":    {[]Act{off, off, other}, 2},
+		"item with a second reason between": {[]Act{off, other, off}, 3},
+		"separator between the items":       {[]Act{off, off, danger}, 2},
 	} {
 		html := rendered.HTML(t, Acts(c.acts))
 		if shown, all := strings.Count(html, `class="why"`), strings.Count(html, "</small>"); shown != c.shown || all != len(c.acts) {
@@ -87,9 +87,9 @@ func TestCommonReasonIsShownOnce(t *testing.T) {
 	}
 }
 
-// TestDialogHidesImpossibleAction checks that a dialog about an impossible action shows the reason instead of the
-// button.
-func TestDialogHidesImpossibleAction(t *testing.T) {
+// TestDialogOfDisabledActionShowsReasonInsteadOfButton checks that a dialog about an impossible action shows the reason
+// instead of the button.
+func TestDialogOfDisabledActionShowsReasonInsteadOfButton(t *testing.T) {
 	t.Parallel()
 	for why, live := range map[string]bool{"": true, "It still has 2 VMs.": false} {
 		html := rendered.HTML(t, DialogForm(Dialog{Title: "Remove h?", Action: "/x", Button: "Remove", Danger: true, Why: why}))
@@ -99,7 +99,7 @@ func TestDialogHidesImpossibleAction(t *testing.T) {
 	}
 }
 
-func TestFirstReasonWins(t *testing.T) {
+func TestDisabledActionKeepsFirstReason(t *testing.T) {
 	t.Parallel()
 	states := []fleet.ActionState{{Action: fleet.ActEdit, Reason: "Third."}}
 	if got := (Act{}).When("").Needs(fleet.Actor{UserID: "ann", Role: fleet.RoleAdmin}, policy.InfraChange).As(states, fleet.ActDelete).Why; got != "" {

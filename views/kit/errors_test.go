@@ -2,7 +2,7 @@ package kit
 
 import "testing"
 
-func TestErrorsAreFoundByField(t *testing.T) {
+func TestFormErrorsFoundByFieldPath(t *testing.T) {
 	t.Parallel()
 	e := Errors{Fields: map[string]string{"name": "Enter a name."}}
 	if !e.Any() || e.At("name") != "Enter a name." || e.At("cpus") != "" {

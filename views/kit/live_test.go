@@ -9,9 +9,9 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// TestLivePartIsFragmentOfItsPage checks that the fragment of a live part is its content, without the enclosing
+// TestFragmentOfLivePartIsItsContent checks that the fragment of a live part is its content, without the enclosing
 // element.
-func TestLivePartIsFragmentOfItsPage(t *testing.T) {
+func TestFragmentOfLivePartIsItsContent(t *testing.T) {
 	t.Parallel()
 	live := withChildren(Live("rows", "card", "vms hosts", "/vms?tab=x&sort=name", "30s", "poke delay:6s"), Chip("ok", "eye", "In it"))
 	got := rendered.HTML(t, live)

@@ -6,8 +6,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestTransitionalPhasesSpin checks that every phase has a word, and that the icon spins in transitional phases only.
-func TestTransitionalPhasesSpin(t *testing.T) {
+// TestIconSpinsInTransitionalPhasesOnly checks that every phase has a word, and that the icon spins in transitional
+// phases only.
+func TestIconSpinsInTransitionalPhasesOnly(t *testing.T) {
 	t.Parallel()
 	for _, p := range fleet.VMPhases {
 		icon, spins := phaseIcon(p)

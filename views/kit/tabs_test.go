@@ -10,7 +10,7 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-func TestTabLinksCarryTheirKey(t *testing.T) {
+func TestTabLinksContainTabKey(t *testing.T) {
 	t.Parallel()
 	l := Link{"/tasks", url.Values{"project": {"1"}, "tab": {"b"}}}
 	tabs := TabsAt(l, "tab", "b", Tab{Key: "a", Text: "A"}, Tab{Key: "b", Text: "B", Count: "2", Severity: "bad"}, Tab{Key: "c", Text: "C", Href: "/elsewhere"})

@@ -17,7 +17,7 @@ func same[I comparable, O any](t *testing.T, name string, do func(I) O, table ma
 	}
 }
 
-func TestSizesHaveAtMostThreeDigits(t *testing.T) {
+func TestByteSizesShowAtMostThreeDigits(t *testing.T) {
 	t.Parallel()
 	same(t, "Bytes", Bytes, map[int64]string{
 		0: "0 B", 1: "1 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 100<<10 + 512: "100 KiB", 1<<20 - 1: "1 MiB", 512 << 20: "512 MiB",
@@ -26,7 +26,7 @@ func TestSizesHaveAtMostThreeDigits(t *testing.T) {
 	same(t, "MiB", MiB, map[int]string{128: "128 MiB", 4096: "4 GiB", 1536: "1.5 GiB"})
 }
 
-func TestTimesHaveOneUnit(t *testing.T) {
+func TestDurationsShowOneUnit(t *testing.T) {
 	t.Parallel()
 	same(t, "Short", Short, map[time.Duration]string{
 		-time.Second: "0 s", 0: "0 s", 999 * time.Millisecond: "0 s", 59 * time.Second: "59 s", time.Minute: "1 min", 119 * time.Second: "1 min",
@@ -38,7 +38,7 @@ func TestTimesHaveOneUnit(t *testing.T) {
 	})
 }
 
-func TestCountPluralizes(t *testing.T) {
+func TestCountPluralizesItsUnit(t *testing.T) {
 	t.Parallel()
 	same(t, "Count", func(n int) string { return Count(n, "VM") }, map[int]string{0: "0 VMs", 1: "1 VM", 2: "2 VMs"})
 	same(t, "Percent", func(of [2]int64) int { return Percent(of[0], of[1]) }, map[[2]int64]int{

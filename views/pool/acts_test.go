@@ -11,7 +11,7 @@ import (
 	"quantix/views/kit"
 )
 
-func TestActWithoutPermissionHasReason(t *testing.T) {
+func TestPoolActionWithoutPermissionHasReason(t *testing.T) {
 	t.Parallel()
 	viewer, admin := fleet.Actor{UserID: "vic", Role: fleet.RoleViewer}, fleet.Actor{UserID: "ann", Role: fleet.RoleAdmin}
 	gone := time.Now()

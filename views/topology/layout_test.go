@@ -155,9 +155,9 @@ func TestHostGraphLayoutHasAllColumns(t *testing.T) {
 	}
 }
 
-// BenchmarkLay measures the layout of a host with the maximum number of drawn objects. The picture is rebuilt on every
-// wake-up.
-func BenchmarkLay(b *testing.B) {
+// BenchmarkLayOut measures the layout of a host with the maximum number of drawn objects. The picture is rebuilt on
+// every wake-up.
+func BenchmarkLayOut(b *testing.B) {
 	in := server()
 	for i := range fleet.TopologyVMs {
 		in.VMs = append(in.VMs, vm(fmt.Sprint("vm-", i), "network default", "bridge br0"))

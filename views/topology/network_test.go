@@ -73,8 +73,8 @@ func TestNetworkGraphConnectsHostsToVMs(t *testing.T) {
 	}
 }
 
-// TestHostsOfAPictureAreIndependent checks that one host's report never affects another host's devices.
-func TestHostsOfAPictureAreIndependent(t *testing.T) {
+// TestHostReportAffectsOnlyDevicesOfThatHost checks that one host's report never affects another host's devices.
+func TestHostReportAffectsOnlyDevicesOfThatHost(t *testing.T) {
 	t.Parallel()
 	in := office()
 	before := topology.NetworkGraph(in, now)
@@ -112,7 +112,7 @@ func TestNetworkGraphHidesHostsWithoutPermission(t *testing.T) {
 	}
 }
 
-func TestNetworkWithManyHostsLinksToRest(t *testing.T) {
+func TestNetworkPictureLinksToHostsItOmits(t *testing.T) {
 	t.Parallel()
 	in := office()
 	in.MoreHosts = 9995

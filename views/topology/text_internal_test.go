@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestTextsFitBoxes(t *testing.T) {
+func TestNodeTextsFitTheirBoxes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"br0": "br0", "a-rather-long-name-of-a-vm-07": "a-rather-long…", "": "",

@@ -6,9 +6,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestHealthIgnoresStaleResults checks that the page does not show results of an offline host, or of a check that has
-// changed since.
-func TestHealthIgnoresStaleResults(t *testing.T) {
+// TestStaleHealthCheckResultsHidden checks that the page does not show results of an offline host, or of a check that
+// has changed since.
+func TestStaleHealthCheckResultsHidden(t *testing.T) {
 	t.Parallel()
 	check := fleet.HealthCheck{Kind: fleet.HealthTCP, Port: 22}
 	other := fleet.HealthCheck{Kind: fleet.HealthTCP, Port: 23}

@@ -31,7 +31,7 @@ func TestTabsKeepFilterAndDropCursor(t *testing.T) {
 	}
 }
 
-func TestLoadIsAverageOverCurrentVCPUs(t *testing.T) {
+func TestVMLoadIsAverageOverCurrentVCPUs(t *testing.T) {
 	t.Parallel()
 	vm := web(fleet.PhaseRunning)
 	if got := load(&vm); got != "37 %" {

@@ -10,9 +10,9 @@ import (
 	"quantix/views/kit"
 )
 
-// TestMigrateDialogIsBounded checks that the dialog stays small in a fleet of thousands of hosts: a searchable choice
-// of targets, and only the first refused hosts with reasons.
-func TestMigrateDialogIsBounded(t *testing.T) {
+// TestMigrateDialogStaysSmallInLargeFleet checks that the dialog stays small in a fleet of thousands of hosts: a
+// searchable choice of targets, and only the first refused hosts with reasons.
+func TestMigrateDialogStaysSmallInLargeFleet(t *testing.T) {
 	t.Parallel()
 	targets := []fleet.MigrationTarget{{HostID: "good", HostName: "good", Allowed: true}, {HostID: "full", HostName: "full", PoolID: "p", PoolName: "ssd", Reason: "No room.", Room: true}}
 	for i := range 2000 {
