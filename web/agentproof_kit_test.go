@@ -115,7 +115,7 @@ func (p *portal) storedRows() map[string]string {
 	return out
 }
 
-func jsonOf(t testing.TB, v any) string {
+func marshalJSON(t testing.TB, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {

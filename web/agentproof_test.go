@@ -24,27 +24,27 @@ func agentCalls(t *testing.T, m *simulatedAgent, work, screen wire.Work) map[str
 	m.seq++
 	csr := csrFor(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))
 	return map[string]line{
-		"POST " + wire.PathJoin:  {wire.PathJoin, jsonOf(t, wire.JoinRequest{Name: "h9", CSR: csr})},
-		"POST " + wire.PathRenew: {wire.PathRenew, jsonOf(t, wire.RenewRequest{CSR: csr})},
-		"POST " + wire.PathHello: {wire.PathHello, jsonOf(t, wire.Hello{Instance: "thief", Fingerprint: string(m.id)})},
-		"POST " + wire.PathReport: {wire.PathReport, jsonOf(t, wire.Report{
+		"POST " + wire.PathJoin:  {wire.PathJoin, marshalJSON(t, wire.JoinRequest{Name: "h9", CSR: csr})},
+		"POST " + wire.PathRenew: {wire.PathRenew, marshalJSON(t, wire.RenewRequest{CSR: csr})},
+		"POST " + wire.PathHello: {wire.PathHello, marshalJSON(t, wire.Hello{Instance: "thief", Fingerprint: string(m.id)})},
+		"POST " + wire.PathReport: {wire.PathReport, marshalJSON(t, wire.Report{
 			Seq: m.seq, Digest: "forged", Leases: []wire.Lease{{ID: work.ID, Epoch: work.Epoch}}, Meters: []wire.Meter{{ID: work.VM.ID, CPUNanos: 7}},
 			State: &wire.State{
 				Host: fleet.HostStatus{Connected: true, Hypervisor: "forged"}, VMs: []wire.VMReport{{ID: work.VM.ID, Generation: 1, Status: fleet.VMStatus{Power: fleet.Crashed}}},
 			},
 		})},
 		"POST " + wire.PathClaim:                 {wire.PathClaim, `{"max":1}`},
-		"POST " + wire.PathJobs + ":id/progress": {wire.PathJobs + string(work.ID) + "/progress", jsonOf(t, wire.Progress{Epoch: work.Epoch, Percent: 77, Note: "forged"})},
-		"POST " + wire.PathJobs + ":id/finish": {wire.PathJobs + string(work.ID) + "/finish", jsonOf(t, wire.Finish{
+		"POST " + wire.PathJobs + ":id/progress": {wire.PathJobs + string(work.ID) + "/progress", marshalJSON(t, wire.Progress{Epoch: work.Epoch, Percent: 77, Note: "forged"})},
+		"POST " + wire.PathJobs + ":id/finish": {wire.PathJobs + string(work.ID) + "/finish", marshalJSON(t, wire.Finish{
 			Epoch: work.Epoch, Generation: work.Generation, Seq: m.seq, Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Crashed},
 		})},
-		"POST " + wire.PathResults: {wire.PathResults, jsonOf(t, wire.Results{Results: []wire.Result{
+		"POST " + wire.PathResults: {wire.PathResults, marshalJSON(t, wire.Results{Results: []wire.Result{
 			{Job: work.ID, Finish: wire.Finish{Epoch: work.Epoch, Generation: work.Generation, Seq: m.seq, Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Crashed}}},
 			{Job: screen.ID, Finish: wire.Finish{Epoch: screen.Epoch, Seq: m.seq, Outcome: wire.Done}},
 		}})},
-		"POST " + wire.PathTransfers + ":id/meet": {wire.PathTransfers + string(work.ID) + "/meet", jsonOf(t, wire.Meet{Job: work.ID, Epoch: work.Epoch, Ticket: strings.Repeat("ab", 32)})},
+		"POST " + wire.PathTransfers + ":id/meet": {wire.PathTransfers + string(work.ID) + "/meet", marshalJSON(t, wire.Meet{Job: work.ID, Epoch: work.Epoch, Ticket: strings.Repeat("ab", 32)})},
 		"POST " + wire.PathJobs + ":id/secret":    {wire.PathJobs + string(m.guest) + "/secret", `{}`},
-		"POST " + wire.PathFirstBoots + ":id":     {wire.PathFirstBoots + string(work.VM.ID), jsonOf(t, wire.FirstBootRequest{FirstBoot: fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}})},
+		"POST " + wire.PathFirstBoots + ":id":     {wire.PathFirstBoots + string(work.VM.ID), marshalJSON(t, wire.FirstBootRequest{FirstBoot: fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}})},
 		"POST " + wire.PathPools + ":id/secret":   {wire.PathPools + string(m.san) + "/secret", `{}`},
 		"GET " + wire.PathRelay + ":id":           {wire.PathRelay + string(screen.Args.Console), ""},
 		"GET " + wire.PathConsole + ":id":         {wire.PathConsole + string(screen.Args.Console), ""},

@@ -15,10 +15,10 @@ import (
 // queryRecorder is a pgx tracer that records the queries of a portal.
 type queryRecorder struct {
 	mu      sync.Mutex
-	queries []question
+	queries []recordedQuery
 }
 
-type question struct {
+type recordedQuery struct {
 	sql  string
 	args []any
 }
@@ -26,7 +26,7 @@ type question struct {
 func (l *queryRecorder) record(sql string, args []any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queries = append(l.queries, question{sql, args})
+	l.queries = append(l.queries, recordedQuery{sql, args})
 }
 
 func (l *queryRecorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
@@ -51,10 +51,10 @@ var cachedCountQuery = regexp.MustCompile(`^-- name: (CountedVMs|CountFound|Host
 
 // takeQueries returns the recorded queries since the last call, except transaction statements and queries for cached
 // counts.
-func (l *queryRecorder) takeQueries() []question {
+func (l *queryRecorder) takeQueries() []recordedQuery {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out []question
+	var out []recordedQuery
 	for _, q := range l.queries {
 		if word, _, _ := strings.Cut(strings.ToUpper(strings.TrimSpace(q.sql)), " "); word != "BEGIN" && word != "COMMIT" && word != "ROLLBACK" && word != "SET" && !cachedCountQuery.MatchString(q.sql) {
 			out = append(out, q)
@@ -96,7 +96,7 @@ func (s planNode) visited() int {
 }
 
 // costOf runs the queries again with EXPLAIN ANALYZE and returns the sum of their costs.
-func costOf(t *testing.T, pool *pgxpool.Pool, asked []question) cost {
+func costOf(t *testing.T, pool *pgxpool.Pool, asked []recordedQuery) cost {
 	t.Helper()
 	var all cost
 	for _, q := range asked {

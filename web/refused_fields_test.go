@@ -12,8 +12,8 @@ import (
 
 var boundsForm = regexp.MustCompile(`^Enter a whole number from (\d+) to (\d+), or leave the field empty\.$`)
 
-// said returns the message of the spec's validation at the field; "" if the field is valid.
-func said(s fleet.VMSpec, at string) (out string) {
+// specErrorAt returns the message of the spec's validation at the field; "" if the field is valid.
+func specErrorAt(s fleet.VMSpec, at string) (out string) {
 	var c fleet.Checks
 	s.Check(&c, "spec")
 	if e, ok := c.Err().(*fleet.Error); ok { //nolint:errorlint // always a *fleet.Error
@@ -40,7 +40,7 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 	}
 	switch in.Kind {
 	case fleet.InputNumber:
-		says := said(try("1099511627776"), at)
+		says := specErrorAt(try("1099511627776"), at)
 		m := boundsForm.FindStringSubmatch(says)
 		if m == nil {
 			t.Fatalf("%s: the message %q contains no bounds", at, says)
@@ -65,7 +65,7 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 		add("a word that is none", "no-such", says)
 		add("the end of a section", all[0]+"]]>", says)
 	case fleet.InputText:
-		says := said(try(`"\u0000"`), at)
+		says := specErrorAt(try(`"\u0000"`), at)
 		if says == "" {
 			t.Fatalf("%s accepts NUL", at)
 		}
