@@ -23,7 +23,7 @@ import (
 
 const (
 	reportLimit = 8 << 20   // bytes of a report, or of a job's result, which may list a pool's volumes
-	agentLimit  = 256 << 10 // bytes of any other request of an agent
+	agentLimit  = 256 << 10 // bytes of an agent's other requests, such as a hello or a claim
 )
 
 // addForAgents adds a route of the agent API. Its handler runs only after the agent has given the proof that the

@@ -129,7 +129,8 @@ func (s *Server) registerAPI(e *echo.Echo) {
 		o.register(s, api, o.Operation)
 	}
 	requireResponseFields(api.OpenAPI())
-	// The first request renders the description: it takes 100 ms, which would delay every start of the portal.
+	// The first request for the description renders it: rendering takes 100 ms, which would delay every start of the
+	// portal.
 	s.description = sync.OnceValues(func() ([]byte, error) { return json.Marshal(api.OpenAPI()) })
 }
 

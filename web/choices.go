@@ -26,7 +26,7 @@ const maxChoices = 40
 // optionQuery is one query for the options of a select. typ is the kind of the options, a key of choosers.
 type optionQuery struct {
 	typ      string
-	parentID string   // id; the options are those for this object, such as a project; empty: none
+	parentID string   // id of the object that the options are for, such as a project; empty: none
 	text     string   // search text; only options that contain it are shown
 	chosen   []string // currently chosen values, which are always shown
 	page     string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
@@ -218,7 +218,7 @@ func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, c optionQuery)
 		}
 		c.media = &all
 	}
-	for _, v := range c.media.Images { // infrastructure administrators may use any other file too
+	for _, v := range c.media.Images { // unpublished images, which only infrastructure administrators may use
 		if v.Published == nil {
 			out = append(out, volumeChoice(v))
 		}

@@ -35,7 +35,8 @@ func (s *Server) claimHandler(r route) echo.HandlerFunc {
 	}
 }
 
-// claimOnConnection answers with the host's queued jobs. Without any, the claim stays parked on its connection.
+// claimOnConnection answers with the host's queued jobs. Without queued jobs, the claim stays parked on its agent
+// connection.
 func (s *Server) claimOnConnection(conn *agentconn.Conn, c echo.Context, r route) error {
 	a, err := s.checkAgentProof(c, r)
 	if err != nil {

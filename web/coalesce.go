@@ -24,7 +24,7 @@ import (
 
 const (
 	restFactor   = 9                      // multiple of a part's rendering time to wait before its next rendering
-	maxRest      = 250 * time.Millisecond // maximum of this wait; requests that arrive meanwhile share the next response
+	maxRest      = 250 * time.Millisecond // maximum wait before the next rendering; requests that arrive meanwhile share its response
 	maxEncodings = 4                      // compressed copies of one part; nearly all browsers accept the same encoding
 )
 
@@ -57,7 +57,7 @@ func (s *Server) coalesce(h handler) handler {
 		}
 		r, a := c.Request(), anonymousActor(a)
 		asked := question{r.URL.Path, r.URL.RawQuery, id, permissionsOf(a)}
-		// A shared rendering may outlive the request, so it gets a copy.
+		// A shared rendering may outlive the request, so the rendering gets a copy of the request.
 		plain := &http.Request{
 			Method: http.MethodGet, URL: &url.URL{Path: asked.path, RawQuery: asked.query}, Host: r.Host, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor,
 			Header: http.Header{"Hx-Request": {"true"}, "Hx-Target": {id}, "Hx-Trigger": {id}}, Body: http.NoBody,

@@ -64,8 +64,8 @@ func (s *Server) createConsoleTicket(c echo.Context, a fleet.Actor) error {
 	return c.JSON(http.StatusOK, t)
 }
 
-// consoleSocket accepts the browser's end of a console. It refuses only before the websocket upgrade. The console ends
-// when the user's session ends.
+// consoleSocket accepts the browser's end of a console. It refuses a user only before the websocket upgrade, so that
+// the client gets an error response. The console ends when the user's session ends.
 func (s *Server) consoleSocket(c echo.Context, a fleet.Actor) error {
 	if err := s.checkOrigin(c.Request()); err != nil {
 		return err

@@ -48,7 +48,7 @@ func (s *Server) sendVolumeByToken(c echo.Context, a fleet.Actor) error {
 	return s.sendVolume(c, a, of)
 }
 
-// sendVolume streams a volume from its host as fast as the client reads, with one piece in memory. It sends a
+// sendVolume streams a volume from its host as fast as the client reads, with one buffer in memory. It sends a
 // Content-Length, so that clients detect a truncated download.
 func (s *Server) sendVolume(c echo.Context, a fleet.Actor, of control.Volume) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {

@@ -158,7 +158,7 @@ type eventScheduler struct {
 	lastSent map[string]time.Time // time of the latest event of each rate-limited key
 	waiting  map[string]time.Time // page keys with a delayed event, and the time to send the event
 	interval func(time.Time) (gap, spread time.Duration)
-	gap      time.Duration // refresh interval at the last check
+	gap      time.Duration // refresh interval of lists at the last check
 	timer    *time.Timer
 }
 

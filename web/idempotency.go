@@ -26,7 +26,7 @@ func keyParam() *huma.Param {
 const replayHeader = "Idempotent-Replay"
 
 // idempotent runs do under an idempotency key. If the key was used before, it returns the result of that first run
-// instead, with replayed set. Without a key it only runs do.
+// instead, with replayed set. Without a key, every call runs do.
 func idempotent[O any](ctx context.Context, s *Server, a fleet.Actor, k control.Key, do func(context.Context) (O, error)) (out O, replayed bool, err error) {
 	if k.Name == "" || a.UserID == "" {
 		out, err = do(ctx)

@@ -13,7 +13,7 @@ import (
 
 const (
 	maxConcurrent = 8  // concurrent pages and lists of one user, in all browsers and API clients; see newLimiter
-	maxWaiting    = 64 // further requests of one user that may wait
+	maxWaiting    = 64 // requests of one user that may wait for a slot
 	// longest wait: well below pageLimit, so that the refusal is still sent in time
 	maxSlotWait = 1500 * time.Millisecond
 )
@@ -37,7 +37,7 @@ func newLimiter(pool func() PoolStat) *limiter {
 
 type userQueue struct {
 	slots    chan struct{}
-	requests int // requests that have a slot or wait for one
+	requests int // requests that have a slot or wait for a slot
 }
 
 // acquire waits for a slot of the user; the caller must call leave to free the slot. It fails with TooMany after

@@ -82,8 +82,8 @@ func filterError(err error) (string, error) {
 	return "", err
 }
 
-// tabFilter prepends the filter of the request's tab to the filter of q. own maps the tabs of the list to their
-// filters.
+// tabFilter prepends the filter of the request's tab to the filter of q. own holds the filter of each tab of the
+// list, by the tab's key.
 func tabFilter(c echo.Context, own map[string]string, resource string, q *fleet.Query) (tab string, err error) {
 	if tab = c.QueryParam("tab"); tab == "" {
 		tab = "all"

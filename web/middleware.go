@@ -24,8 +24,8 @@ const (
 	// bodyTime is how long a request body may take to arrive. Without this limit, a slow client could hold its
 	// connection forever.
 	bodyTime = 15 * time.Second
-	// drainTime is how long the portal reads on after it refused a request, so that the client can read the reason. It
-	// is the same time as in net/http.
+	// drainTime is how long the portal reads on after it refused a request, so that the client can read the reason.
+	// net/http waits the same time.
 	drainTime = 500 * time.Millisecond
 
 	// pageLimit is how long a page may wait for the database. The error response is sent within 5 s.

@@ -81,7 +81,7 @@ func TestPoolFormShowsErrorsAndCreatesPool(t *testing.T) {
 	b.get("/pools/new").is(t, http.StatusOK).has(t, "host-1", "host-3", "Shared storage")
 	a := b.post("/pools", url.Values{"name": {"Scratch!"}, "kind": {"dir"}, "path": {"/etc"}, "host": {string(hosts[0])}}, hx("pool-form")...).is(t, 422)
 	a.has(t, "A name has 1–63 lower-case letters", "/etc belongs to the system", `value="Scratch!"`, "checked")
-	// Without scripts the form also sends the fields of the other kinds.
+	// Without scripts the form also sends the fields of the pool kinds that are not chosen.
 	form := url.Values{"name": {"scratch"}, "kind": {"dir"}, "path": {"/srv/scratch"}, "source[server]": {"nas"}, "source[format]": {"xfs"}, "host": {string(hosts[0]), string(hosts[1])}}
 	a = b.post("/pools", form).is(t, http.StatusSeeOther)
 	b.get(a.header.Get("Location")).is(t, http.StatusOK).has(t, "scratch", "0 of 2 hosts healthy", "Pending", "each host has its own data")

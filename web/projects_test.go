@@ -37,7 +37,7 @@ func TestProjectWithVMsNotDeleted(t *testing.T) {
 	p, project, _, _ := newFleetPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.post("/projects/"+string(project)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "The project still has 4 VMs. Delete them first.")
-	// Users who may not see a project get the same response as for a missing one.
+	// Users who may not see a project get the same response as for a missing project.
 	other := p.addProject("finance")
 	tom := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'viewer')", project)

@@ -35,8 +35,8 @@ const (
 	sessionTransfer
 	tokenTransfer
 
-	// Agent routes, on a separate listener. Each kind requires another proof of the host's identity. All except joining
-	// also require that the host exists and uses the key of its latest join.
+	// Agent routes, on a separate listener. Each kind requires a different proof of the host's identity. All except
+	// joining also require that the host exists and uses the key of its latest join.
 	joinTokenProof          // a join token instead of a certificate
 	expiredCertificateProof // the host's certificate, which may have expired: for its renewal
 	certificateProof        // the host's certificate; the call opens a session of the agent

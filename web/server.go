@@ -50,7 +50,7 @@ type Server struct {
 	sharedParts partRenderer
 	refreshRate *refreshRate
 
-	refreshes chan struct{} // slots of refreshes; the capacity is the maximum number of concurrent refreshes
+	refreshes chan struct{} // slots of automatic page refreshes; the capacity is the maximum number of concurrent refreshes
 
 	relays        *relay.Broker
 	transferCount userCount
@@ -78,7 +78,7 @@ func New(o Options) *Server {
 		s.metrics.measureRequests,
 		drainBody,
 		requestID,
-		s.logAccess, // outermost: it turns errors into responses and logs the result
+		s.logAccess, // outermost: turns errors into responses and logs each request
 		recoverPanic,
 		unescapeParams,
 		s.findRoute, // looks up the route, which the middleware below uses

@@ -23,7 +23,7 @@ const touchAfter = time.Minute
 const (
 	sessionUser  = "user"  // fleet.UserID
 	sessionBegan = "began" // sign-in time, in microseconds of the database's time
-	sessionUsed  = "used"  // last recorded use, in Unix seconds
+	sessionUsed  = "used"  // last recorded use of the session, in Unix seconds
 )
 
 // authenticate is the middleware that authenticates the request. An invalid token or session is an error only on routes

@@ -36,7 +36,7 @@ func TestProjectMenuLinksFilteredLists(t *testing.T) {
 	b.get("/projects/"+string(finance)).is(t, http.StatusOK).has(t, `aria-label="Project: finance"`)
 	b.get("/hosts").is(t, http.StatusOK).has(t, `aria-label="Project: All projects"`, `href="/projects/switch"`)
 
-	// A project that the user may not see is answered like a missing one.
+	// A project that the user may not see is answered like a missing project.
 	tom := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'viewer')", shop)
 	for _, id := range []string{string(finance), string(fleet.NewID[fleet.ProjectID]())} {

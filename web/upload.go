@@ -144,7 +144,7 @@ type tusUpload struct {
 	*uploadRequest
 	of    fleet.Upload
 	conn  *uploadConn
-	fresh bool // the upload was just created, so its host has no data yet
+	fresh bool // this request created the upload, so the host has no data yet
 }
 
 // GetInfo implements tus.Upload. The host reports the current offset.

@@ -30,7 +30,7 @@ var uploads = relay.KindConfig{
 // transferBuffers pools the buffers of transfers. Each upload or download uses one buffer, whatever its size.
 var transferBuffers = sync.Pool{New: func() any { return new([wire.UploadHeader + wire.MaxUploadPiece]byte) }}
 
-// uploadConn is a connection to the host that receives an upload.
+// uploadConn is the portal's connection to the host that receives an upload.
 type uploadConn struct {
 	stream  *wire.Stream
 	release func()

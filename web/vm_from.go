@@ -32,8 +32,8 @@ func sourceOfForm(typed url.Values) *control.VMSource {
 	return &from
 }
 
-// sourceForForm returns the source of a new VM for the form, and image options for a template. The source is in the
-// query if fresh is true, and its values prefill typed; else the source is in typed.
+// sourceForForm returns the source of a new VM for the form, and image options for a template. If fresh is true, the
+// source is in the query and prefills typed; else the source is in typed.
 func (s *Server) sourceForForm(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.Source, []kit.Option, error) {
 	from := sourceOfForm(typed)
 	if fresh {

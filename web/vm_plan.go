@@ -34,7 +34,7 @@ func (s *Server) planEdit(c echo.Context, a fleet.Actor, in typedVM) (formRespon
 	return redirect(views.PlanPath(plan.ID)), err
 }
 
-// planNew is planEdit for a new VM.
+// planNew creates a plan of the form's new VM and redirects to the plan's page.
 func (s *Server) planNew(c echo.Context, a fleet.Actor, in typedVM) (formResponse, error) {
 	if in.redrawOnly {
 		return s.prefillVMForm(c, a, in)

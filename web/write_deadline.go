@@ -143,7 +143,8 @@ func (l *limitedListener) leave(from netip.Addr) {
 	}
 }
 
-// trackedConn is a connection that calls leave when it is closed, which lowers the count of its address.
+// trackedConn is a connection that calls leave when it is closed, which lowers the connection count of the client's
+// address.
 type trackedConn struct {
 	net.Conn
 	leave func()

@@ -33,7 +33,7 @@ func (p DashboardPage) hostCounts() (all, online int) {
 func (p DashboardPage) vmCounts() (all, running int) {
 	for ph, n := range p.Overview.VMs {
 		all += n
-		if ph == fleet.PhaseRunning { // consistent with the list of states next to it
+		if ph == fleet.PhaseRunning { // the same number as in the list of phases on this page
 			running = n
 		}
 	}

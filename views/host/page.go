@@ -24,7 +24,7 @@ type Page struct {
 	Topology fleet.HostTopology
 	Devices  map[string]fleet.VMName // host devices assigned to VMs, by device name
 	Tasks    []fleet.Task
-	Prev     string // cursors around the current page of the tab's list
+	Prev     string // cursors of the previous and next page of the tab's list
 	Next     string
 	Form     Form
 }

@@ -7,7 +7,7 @@ type Dialog struct {
 	Title, Action, Button string
 	Face                  templ.Component // content of the button instead of Button, where it depends on the form's values
 	Danger                bool
-	Why                   string // why the button is disabled; empty: it is enabled
+	Why                   string // why the button is disabled; empty: the button is enabled
 	Back                  string // target of Cancel when the dialog is a page
 	Help                  Topic
 }

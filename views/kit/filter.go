@@ -2,7 +2,7 @@ package kit
 
 // Filter is the filter box above a list.
 type Filter struct {
-	Link        Link   // address of the list as shown: its other values stay when the filter changes
+	Link        Link   // address of the list as shown; the other values of the query stay when the filter changes
 	Type        string // resource type for /complete
 	Label       string // "Filter VMs"
 	Value       string

@@ -19,7 +19,7 @@ type Head struct {
 	Title  string
 	Acts   templ.Component // nil: none
 	Tabs   []Tab
-	Of     string // label of the tabs; empty: "Views"
+	Of     string // accessible label of the tabs; empty: "Views"
 }
 
 // Following configures how the head of an object's page follows the object's changes.
@@ -27,7 +27,7 @@ type Following struct {
 	ID, Keys, Href, Every string
 	Gap                   string           // seconds: minimum time between two updates; empty: no minimum
 	Gone, GoneHref        string           // message and link for a deleted object; empty: the object cannot be deleted
-	More                  templ.Attributes // further attributes of the head
+	More                  templ.Attributes // further HTML attributes of the head
 }
 
 func (f Following) attrs() templ.Attributes {

@@ -8,12 +8,12 @@ import (
 
 // LabelForm edits the host labels of an object: hosts with these labels get the object automatically.
 type LabelForm struct {
-	Dialog   Dialog // dialog, where the form is not part of another one
-	Of       string // the subject: "pool:<id>", or "pool" for a new pool
+	Dialog   Dialog // dialog around the form; empty if the form is part of another form
+	Of       string // the object that gets the labels: "pool:<id>", or "pool" for a new pool
 	Word     string // "pool"
 	Selector string
 	Preview  LabelPreview
-	Error    string // error of the label field
+	Error    string // error of the label input
 	Errors   Errors
 }
 
@@ -21,7 +21,7 @@ type LabelForm struct {
 type LabelPreview struct {
 	fleet.Labelled
 	Asked bool   // the form has labels, so hosts were searched
-	Error string // error of the labels
+	Error string // why the labels are invalid
 }
 
 // hosts summarizes the preview: "3 hosts match: h1, h2, h3. 1 of these hosts is not assigned yet: h1."
@@ -69,7 +69,7 @@ func unlabelledHostNames(b fleet.ByLabel) string {
 }
 
 // unassignedHosts lists the hosts that match the object's labels but that do not have the object, without the hosts
-// from which a person released the object.
+// that a person released from the object.
 func unassignedHosts(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 	for _, h := range b.LeftOut {
 		if h.Why != fleet.ReleasedByPerson {

@@ -12,18 +12,18 @@ import (
 // objects of one host.
 type Matrix[T any] struct {
 	Title    string
-	Aside    templ.Component // next to the title
+	Aside    templ.Component // shown next to the title
 	Label    string          // accessible name of the table
 	Class    string
 	First    string  // header of the first column
-	Head     Columns // headers of the other columns
+	Head     Columns // headers of the columns after the first
 	Items    []T
 	Row      func(T) Row
 	RowCells func(Columns, T) templ.Component // table cells after the first
 	Acts     func(T) []Act                    // nil: rows have no actions
 	None     templ.Component                  // shown where there are no rows
 
-	Counters []Tab  // above the rows; each links to the rows that it counts
+	Counters []Tab  // above the rows: one count per state, which links to the rows of that state
 	Filter   Filter // above the rows; without a link there is no filter
 	Pager    Pager  // below the rows
 }
@@ -34,8 +34,8 @@ const HostStatusesShown = 25
 // HostStatuses is one page of the table that shows an object's status on each host.
 type HostStatuses[T any] struct {
 	Items          []T
-	SeverityCounts fleet.SeverityCounts // over all hosts
-	Prev, Next     string               // cursors around Items
+	SeverityCounts fleet.SeverityCounts // counts of all hosts by severity
+	Prev, Next     string               // cursors of the pages before and after Items
 	Filter         string
 	Error          string // why the filter is invalid
 }

@@ -9,11 +9,11 @@ import (
 // SavedViewsPage lists a person's saved views of a list, with the form that saves another one.
 type SavedViewsPage struct {
 	List   string // "vms"
-	Query  string // query of the list as shown, as fleet.ViewQuery writes it: the form saves it
+	Query  string // query of the list as shown, which the form saves; in the format of fleet.ViewQuery
 	Views  []fleet.SavedView
 	Name   string // as typed
 	Errors Errors
-	Focus  bool // the page answers the form: its field gets the focus back
+	Focus  bool // the page is the response to the form, so the name field gets the focus back
 }
 
 var listWords = map[string]string{

@@ -18,7 +18,7 @@ type Page struct {
 	Statuses kit.HostStatuses[fleet.NetworkHost] // tab hosts
 	VMs      []fleet.VMView
 	Picture  fleet.NetworkTopology // tab topology
-	Prev     string                // cursors around VMs
+	Prev     string                // cursors of the previous and next page of VMs
 	Next     string
 	Grant    GrantForm
 	Groups   GroupsTab     // tab groups

@@ -12,8 +12,8 @@ type AccountPage struct {
 	User      fleet.User
 	Projects  []kit.Named
 	Roles     map[string]fleet.Role // by project name
-	SignedIn  time.Time             // start of the current session
-	Idle, Max time.Duration         // idle timeout and maximum lifetime of a session
+	SignedIn  time.Time             // start of the user's current sign-in session
+	Idle, Max time.Duration         // idle timeout and maximum lifetime of a sign-in session
 	Now       time.Time
 }
 

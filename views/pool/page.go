@@ -28,7 +28,7 @@ type Page struct {
 	VMs      []fleet.VMView
 	Filter   kit.Filter // tab vms
 	Tasks    []fleet.Task
-	Prev     string // cursors around the current page of the tab's list
+	Prev     string // cursors of the previous and next page of the tab's list
 	Next     string
 }
 

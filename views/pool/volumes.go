@@ -17,7 +17,7 @@ type VolumeRow struct {
 	Shared     bool
 	Hosts      []kit.Named
 	Host       fleet.HostID // host with the volume, in a local pool
-	VM         *kit.Named   // nil: no VM uses it
+	VM         *kit.Named   // nil: no VM uses the volume
 	Discovered bool         // the VM is unmanaged
 	Published  *Publication // nil: not offered to tenants
 	Unfit      string       // why the volume cannot be published
@@ -35,8 +35,8 @@ type Volumes struct {
 	Rows        []VolumeRow // rows after the filter
 	All         int
 	Orphans     int
-	Wasted      int64 // bytes used by orphans
-	OrphansOnly bool  // only orphans are shown
+	Wasted      int64 // bytes of the unused volumes
+	OrphansOnly bool  // only unused volumes are shown
 }
 
 // FilterOrphans counts the unused volumes of rows and their bytes. With only set, it drops all other rows.

@@ -193,7 +193,7 @@ type NICForm struct {
 	AntiSpoofing bool
 	MayTurnOff   bool // the actor may turn anti-spoofing off
 	Groups       []NICChoice
-	PortGroup    string // port group whose default groups the NIC uses; empty: its own groups
+	PortGroup    string // port group whose default security groups the NIC has; empty: the NIC has its own groups
 	Errors       kit.Errors
 }
 

@@ -9,7 +9,7 @@ import (
 
 // Switcher is the choice of the project filter.
 type Switcher struct {
-	Back     kit.Link        // current list, if it has a project filter
+	Back     kit.Link        // current list, if the list has a project filter
 	Project  fleet.ProjectID // current project filter; empty: all
 	Text     string          // typed part of a project's name
 	Projects []fleet.Project // matching projects

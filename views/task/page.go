@@ -18,7 +18,7 @@ type Page struct {
 	Cancel    fleet.ActionState // whether the task can be cancelled
 	Steps     *ListPage         // one page of child tasks; nil: none
 	Run       *fleet.GuestRun   // program run in a guest; nil: none
-	RunHidden string            // why the program's output is hidden; empty: it is shown
+	RunHidden string            // why the program's output is hidden; empty: the output is shown
 	Back      string            // list that the task was started from; empty: none
 }
 

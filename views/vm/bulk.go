@@ -11,7 +11,7 @@ import (
 type BulkPage struct {
 	Form    Form
 	IDs     []fleet.VMID
-	Preview *BulkPreview // nil: not requested yet
+	Preview *BulkPreview // nil: the user has not requested a preview yet
 }
 
 // BulkPreview is the expected effect of a bulk edit.

@@ -17,7 +17,7 @@ type Form struct {
 	Typed         url.Values // shown values; memory is a number and a unit
 	Errors        kit.Errors
 	Edits         bool     // edits an existing VM
-	On            bool     // the guest of the edited VM is running
+	On            bool     // the guest of the edited VM runs, so some edits take effect at the next start
 	MayOvercommit bool     // see control.CreateVM
 	SeesHosts     bool     // the actor may see hosts
 	RunsHosts     bool     // the actor may change infrastructure: see fleet.Field.Reserved
@@ -39,7 +39,7 @@ type Source struct {
 	Title, Back string
 	Note        string            // one sentence for the form
 	Sent        map[string]string // hidden form fields: from.templateId, …
-	Disks       []string          // of a clone: source of each disk, in words; nil: the form's own choice
+	Disks       []string          // of a clone: source of each disk, in words; nil: the user chooses the source of each disk
 	HostName    string            // of a clone: host that creates it; empty: placement decides
 	HostID      fleet.HostID      // of an appliance: host that creates it
 	NICs        []string          // of an appliance: original network of each NIC, in words

@@ -21,9 +21,9 @@ type ListPage struct {
 	Create bool // the actor may create VMs
 
 	RunsHosts bool // the actor may change infrastructure
-	Use       bool // the actor may use some VMs
+	Use       bool // the actor may use at least one VM
 	Total     fleet.VMTotals
-	Any       bool // a filter, tab or project restricts the list
+	Any       bool // a filter, a tab or the project filter restricts the list
 }
 
 // Columns are the columns of the VM list.

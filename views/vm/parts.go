@@ -57,18 +57,19 @@ func (f Form) sections() []formSection {
 func (f Form) partOf(v fleet.VMField) formField {
 	part := formField{"spec." + v.Name, v.Input, v.ReservedReason, f.field("spec."+v.Name, kit.Field{}).When}
 	if v.ReservedPaths != nil {
-		part.reserved = "" // the rows show it one by one
+		part.reserved = "" // each row of the list shows the reason for its own fields
 	}
 	return part
 }
 
-// rowFolds are the sections of a disk's or NIC's row. stays: the row exists in the VM, so an edit may have to wait.
+// rowFolds are the sections of a disk's or NIC's row. If stays is true, the row edits an existing device, whose
+// changes may take effect only later.
 func rowFolds[S any](f Form, at string, fields []fleet.Field[S], stays bool) []formSection {
 	var out []formSection
 	for _, s := range []fleet.Section{fleet.SectionDevice, fleet.SectionLimits} {
 		one := formSection{id: kit.Slug(at) + "-" + kit.Slug(string(s)), title: string(s)}
 		for _, v := range fields {
-			if v.Input.Section != s || stays && v.TakesEffect == fleet.WhenNever { // a create-only field is no choice any more
+			if v.Input.Section != s || stays && v.TakesEffect == fleet.WhenNever { // a field that can be set only at creation
 				continue
 			}
 			part := formField{at + "." + v.Name, v.Input, v.ReservedReason, ""}
@@ -128,7 +129,7 @@ func (f Form) part(p formField, section fleet.When) kit.Field {
 	out := f.field(p.name, kit.Field{Label: p.input.Label, Hint: p.input.Help, Unit: p.input.Unit})
 	out.Value, out.When = f.typedValue(p.name), p.when
 	if section != "" {
-		out.When = "" // the section shows it
+		out.When = "" // the section's heading shows when an edit takes effect
 	}
 	if f.reserved(p) {
 		out.Hint = "Requires permission to change infrastructure: " + p.reserved + "."

@@ -152,7 +152,7 @@ type SnapshotPage struct {
 	VM       fleet.VMView
 	Why      string         // why the action is not possible now
 	Snapshot fleet.Snapshot // snapshot to revert to, or to delete
-	Subtree  bool           // also delete all snapshots below it
+	Subtree  bool           // also delete all snapshots below Snapshot
 	Below    []fleet.Snapshot
 	In       SnapshotForm
 	Errors   kit.Errors

@@ -11,7 +11,7 @@ type Wizard struct {
 	Preset  string
 	Notes   []ImportNote // notes about imported XML
 	Read    bool         // XML was imported
-	Summary *Summary     // nil: the page requests it later
+	Summary *Summary     // nil: the page requests the summary later
 }
 
 // ImportNote is a note about a line of imported XML.
