@@ -163,7 +163,7 @@ type sharedPart struct {
 	header http.Header
 
 	mu        sync.Mutex
-	encodings map[string]*sharedPart // by the encoding that the browser accepts
+	encodings map[string]*sharedPart // compressed copies of the response, by encoding
 }
 
 // Header implements http.ResponseWriter.

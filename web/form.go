@@ -99,7 +99,7 @@ func labelsOf(c *fleet.Checks, field, text string) map[string]string {
 	return labels
 }
 
-// joinChecks joins the errors of decoding a form with those of control.
+// joinChecks joins the errors found while a form was decoded with the errors from control.
 func joinChecks(checks *fleet.Checks, err error) error {
 	own := checks.Err()
 	switch {

@@ -48,7 +48,7 @@ func imageFrame(v fleet.ImageView) shell.Frame {
 	return shell.Frame{Title: v.Name, Here: []string{string(fleet.SubjectImage(v.ID))}}
 }
 
-// imagePage shows an image; one of its tabs holds the form of a grant.
+// imagePage shows an image. One tab has the form that publishes the image to a project.
 func (s *Server) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
 	tab, err := tabOf(c, imageview.Tabs(), "image")
 	if err != nil {

@@ -22,7 +22,7 @@ type memberForm struct {
 	Role string `form:"role"`
 }
 
-// projectPage shows a project; one of its tabs holds the form of a new member.
+// projectPage shows a project, with the form that adds a member.
 func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how formState) error {
 	ctx, id := c.Request().Context(), fleet.ProjectID(c.Param("id"))
 	project, err := s.Control.GetProject(ctx, a, id)

@@ -49,7 +49,7 @@ func templateFrame(v fleet.TemplateView) shell.Frame {
 
 func templateIDOf(c echo.Context) fleet.TemplateID { return fleet.TemplateID(c.Param("id")) }
 
-// templatePage shows a template; one of its tabs holds the form of a grant.
+// templatePage shows a template. One tab has the form that publishes the template to a project.
 func (s *Server) templatePage(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
 	tab, err := tabOf(c, templateview.Tabs(), "template")
 	if err != nil {

@@ -104,7 +104,8 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// countedAs returns the address or IPv6 network for which a connection from remote counts, and whether it is limited.
+// countedAs returns the address or IPv6 network for which a connection from remote counts, and whether connections
+// from there are limited.
 func (l *limitedListener) countedAs(remote net.Addr) (netip.Addr, bool) {
 	at, err := netip.ParseAddrPort(remote.String())
 	if err != nil {

@@ -104,7 +104,7 @@ func needVerb(n int) string {
 	return "need"
 }
 
-// tabs lead to the lists that the actor may see.
+// tabs are the dashboard's links to the lists that the actor may see.
 func (p DashboardPage) tabs() []kit.Tab {
 	tabs := []kit.Tab{{Text: "Overview", Href: "/", Here: true}, {Text: "VMs", Href: "/vms"}}
 	if p.seesHosts() {

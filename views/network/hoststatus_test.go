@@ -10,8 +10,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// TestOfflineHostShowsNoCurrentValues checks that the last report of an offline host gets no chip, bar or figure
-// of a current value.
+// TestOfflineHostShowsNoCurrentValues checks that the page shows the last report of an offline host without a state
+// chip, usage bar or number for current values.
 func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	t.Parallel()
 	stale := noon.Add(-31 * time.Second)

@@ -10,7 +10,7 @@ import (
 	"quantix/views/kit"
 )
 
-// hostsNamed is the largest number of hosts named in a list that means all hosts.
+// hostsNamed is the maximum number of hosts that a text names; it gives the number of the others.
 const hostsNamed = 12
 
 func sortedByName(statuses []fleet.PoolHost) []fleet.PoolHost {
@@ -31,7 +31,7 @@ func kindWord(s fleet.PoolSpec) string {
 	return cmp.Or(s.Kind.Info().Word, string(s.Kind))
 }
 
-// Source is the location of the pool's data; empty for actors who may not see it.
+// Source is the location of the pool's data; empty for actors who may not see the location.
 func Source(s fleet.PoolSpec) string {
 	if field, place := s.Location(); field != "" && place == "" {
 		return ""

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// TestOfflineHostShowsNoCurrentValues checks that the last report of an offline host gets no chip, bar or figure
-// of a current value.
+// TestOfflineHostShowsNoCurrentValues checks that the page shows the last report of an offline host without a state
+// chip, usage bar or number for current values.
 func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	t.Parallel()
 	status := fleet.PoolHost{

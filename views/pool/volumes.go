@@ -178,7 +178,7 @@ func (p Page) newVolumeAct(icon, word, below string) kit.Act {
 	return act
 }
 
-// volumeHosts describes where a volume can be used, in short form if everywhere.
+// volumeHosts names the hosts where a volume can be used: "all hosts", or the first hosts by name.
 func (p Page) volumeHosts(v VolumeRow) string {
 	switch {
 	case len(v.Hosts) == 0:

@@ -88,7 +88,7 @@ func (g *hostGraph) addNetwork(n fleet.NetworkView) {
 	g.connectNetwork(n.Network, status, node)
 }
 
-// connectNetwork connects a network with the host's devices below it.
+// connectNetwork adds edges from the host's devices that carry a network (node) to the network.
 func (g *hostGraph) connectNetwork(n fleet.Network, status fleet.NetworkHost, node Node) {
 	bridge := bridgeOf(n, status)
 	active := status.Status != nil && status.Status.Active

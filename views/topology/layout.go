@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Measures of a picture in pixels, on the grid of the pages.
+// Measures of a picture, in pixels.
 const (
 	boxWidth   = 152
 	boxHeight  = 44

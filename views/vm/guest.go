@@ -18,7 +18,8 @@ type GuestPage struct {
 	Errors kit.Errors
 }
 
-// GuestForm holds the values that a person typed. A password is never sent back to the form.
+// GuestForm holds the values that a person typed in a guest agent's dialog. A password is never sent back to the
+// form.
 type GuestForm struct{ Seconds, User, Program, Args string }
 
 func (p GuestPage) dialog(act fleet.Action, button string) kit.Dialog {
@@ -120,7 +121,7 @@ type ProtectionPage struct {
 	Errors kit.Errors
 }
 
-// ProtectionForm holds the values that a person typed. Times are in UTC.
+// ProtectionForm holds the values that a person typed in the protection dialog. Times are in UTC.
 type ProtectionForm struct {
 	Protected, Locked, Stops bool
 	Reason, Expires          string

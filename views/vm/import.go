@@ -97,7 +97,7 @@ type ExportPage struct {
 	Errors kit.Errors
 }
 
-// ExportForm holds the values that a person chose.
+// ExportForm holds the format and the pool that a person chose for an export.
 type ExportForm struct{ What, Pool string }
 
 // deletedAtText is the time at which the exported file is deleted, in words.

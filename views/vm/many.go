@@ -31,7 +31,7 @@ type ManyPage struct {
 	Errors kit.Errors
 }
 
-// ManyForm holds the values that a person chose.
+// ManyForm holds the values that a person chose in the dialog of an action on several VMs.
 type ManyForm struct {
 	Disks, Name, Description, Host, Rate string
 	Memory, Quiesce                      bool

@@ -18,7 +18,7 @@ type MigratePage struct {
 	Errors  kit.Errors
 }
 
-// MigrateForm holds the values that a person chose.
+// MigrateForm holds the values that a person chose in the dialog of a VM's migration.
 type MigrateForm struct {
 	To, Rate   string
 	Overcommit bool

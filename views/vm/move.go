@@ -21,7 +21,7 @@ type MovePage struct {
 	Errors  kit.Errors
 }
 
-// MoveForm holds the values that a person chose.
+// MoveForm holds the values that a person chose in the dialog of a disk migration.
 type MoveForm struct {
 	Pool, Rate string
 	Overcommit bool

@@ -98,8 +98,8 @@ func TestVMPageNamesPoolsFieldsAndActions(t *testing.T) {
 	}
 }
 
-// TestOfflineHostShowsNoCurrentValues checks that the last report of an offline host gets no chip, bar or figure
-// of a current value.
+// TestOfflineHostShowsNoCurrentValues checks that the page shows the last report of an offline host without a state
+// chip, usage bar or number for current values.
 func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	t.Parallel()
 	vm := web(fleet.PhaseUnknown)

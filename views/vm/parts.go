@@ -18,7 +18,7 @@ type formSection struct {
 	id, title string
 	summary   string // summary of its values
 	open      bool
-	when      fleet.When // when an edit of any of its fields takes effect; empty: each field shows its own
+	when      fleet.When // when an edit of any of its fields takes effect; empty: each field shows separately when its edit takes effect
 	fields    []formField
 }
 

@@ -18,7 +18,7 @@ type SchedulePage struct {
 	Errors kit.Errors
 }
 
-// ScheduleForm holds the values that a person typed.
+// ScheduleForm holds the values that a person typed in the dialog of a snapshot schedule.
 type ScheduleForm struct {
 	Name, Every, At, Zone       string
 	Days                        []string

@@ -158,7 +158,7 @@ type SnapshotPage struct {
 	Errors   kit.Errors
 }
 
-// SnapshotForm holds the values that a person typed.
+// SnapshotForm holds the values that a person typed in a snapshot's dialog.
 type SnapshotForm struct {
 	Name, Description      string
 	Memory, Quiesce, Start bool
