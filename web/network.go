@@ -23,7 +23,7 @@ type grantForm struct {
 	Revoke  string `form:"revoke"`
 }
 
-// networkPage shows a network. Its sharing tab has the form that gives a project access.
+// networkPage shows a network. Its Sharing tab has the form that gives a project access.
 func (s *Server) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
 	tab, err := tabOf(c, networkview.Tabs(), "network")
 	if err != nil {
