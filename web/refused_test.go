@@ -23,7 +23,7 @@ type requestValues map[string]any
 type refusal struct {
 	what string
 	sent requestValues
-	at   string // empty: the path of the only value
+	at   string // path of the field with the error; empty: the path of the only value
 	says string
 
 	how    sender

@@ -45,7 +45,8 @@ func (p Page) discoveredPools() []fleet.DiscoveredPool {
 	return p.Host.Status.Discovered()
 }
 
-// discoveredPoolState is the state of a discovered pool in words; empty: unknown, since older agents do not report it.
+// discoveredPoolState is the state of a discovered pool in words; empty: unknown, since older agents do not report
+// this state.
 func discoveredPoolState(f fleet.DiscoveredPool) string {
 	switch {
 	case f.Error != "":

@@ -91,10 +91,10 @@ func (p GroupPage) dialog() kit.Dialog {
 	return d
 }
 
-// noVLAN is the reason why the network cannot tag VLANs; empty: it can.
+// noVLAN is the reason why the network cannot tag VLANs; empty: the network can.
 func noVLAN(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.TagsVLANs()) }
 
-// noFilter is the reason why hosts cannot filter traffic of the network's NICs; empty: they can.
+// noFilter is the reason why hosts cannot filter traffic of the network's NICs; empty: the hosts can.
 func noFilter(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.FiltersNICs()) }
 
 func (p Page) newGroup() kit.Act {

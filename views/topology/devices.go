@@ -80,7 +80,8 @@ func (w wiring) depths() map[string]int {
 	return out
 }
 
-// inUse reports whether the device has a master, an address, a device on top, or the agent's connection.
+// inUse reports whether the device has a master device, an IP address or a device on top, or carries the agent's
+// connection.
 func (w wiring) inUse(n fleet.HostNIC) bool {
 	return n.Master != "" || n.Agent || len(n.Addresses) > 0 || slices.ContainsFunc(w.nics, func(d fleet.HostNIC) bool { return d.Over == n.Name || d.Master == n.Name })
 }

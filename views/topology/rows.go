@@ -7,7 +7,7 @@ import (
 
 // item is an entry of a column in the layout: a node, or a line that passes the column.
 type item struct {
-	node   int // -1: a passing line of from
+	node   int // index of the node; -1: a line from the node from, which passes the column
 	from   int
 	center float64
 	left   []*item // neighbours in the column before

@@ -81,7 +81,7 @@ func (p ComparePage) countDifferent() int {
 	return n
 }
 
-// shown are the rows of the page; equal rows only on request.
+// shown are the rows that the page shows: all rows, or only those with different values.
 func (p ComparePage) shown() []fleet.Compared {
 	if p.All {
 		return p.Rows

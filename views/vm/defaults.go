@@ -76,8 +76,8 @@ func withDefaultHint(hint, name, why string) string {
 	return strings.TrimSpace(hint + " Default: " + name + " (" + why + ").")
 }
 
-// withoutDefault puts an empty choice first where there is no default. A browser would otherwise preselect the first
-// entry.
+// withoutDefault adds an empty first choice where there is no default. Without it, a browser would preselect the
+// first entry.
 func withoutDefault(in kit.Choices, value, text string) kit.Choices {
 	if value == "" && len(in.Options) > 0 {
 		in.Options = slices.Insert(slices.Clone(in.Options), 0, kit.Option{Text: text})

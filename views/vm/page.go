@@ -40,7 +40,7 @@ type Page struct {
 	Tasks []fleet.Task
 	Meter *Meter               // tab monitor; nil: no load reported yet
 	NICs  []fleet.NICAddresses // tab summary
-	Retry *fleet.Task          // tab summary: task that waits for its hypervisor; nil: none
+	Retry *fleet.Task          // tab summary: task that waits until the host's hypervisor responds; nil: none
 
 	Filters []fleet.NICFilter // tab summary: filters of the NICs, in the spec's order
 }
@@ -112,7 +112,7 @@ func (p Page) filter(i int) *fleet.NICFilter {
 	return nil
 }
 
-// whyNotEdit is the reason why the VM cannot be edited now; empty: it can.
+// whyNotEdit is the reason why the VM cannot be edited now; empty: the VM can be edited.
 func (p Page) whyNotEdit() string {
 	for _, s := range p.Actions {
 		if s.Action == fleet.ActEdit {

@@ -200,7 +200,7 @@ func (p SnapshotPage) since() string {
 	return "the last snapshot"
 }
 
-// names are the first snapshots that are deleted with the chosen one.
+// names are the names of the first snapshots that are deleted together with the chosen snapshot.
 func (p SnapshotPage) names() string {
 	var names []string
 	for _, s := range p.Below {
