@@ -7,7 +7,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Acts are the actions on a host.
+// Acts returns the actions on the host, for the menus and the head of its page.
 func Acts(a fleet.Actor, h fleet.HostView) []kit.Act {
 	path, can := views.HostPath(h.ID), policy.RestrictActions(a, "host", "", h.Actions())
 	return []kit.Act{

@@ -109,7 +109,7 @@ func (p Page) keys() string {
 	return strings.Join(keys[:min(len(keys), 16)], " ")
 }
 
-// Acts are the actions on an image.
+// Acts returns the actions on the image, for the menus and the head of its page.
 func Acts(a fleet.Actor, v fleet.ImageView) []kit.Act {
 	path := views.ImagePath(v.ID)
 	states := policy.RestrictImageActions(a, v)

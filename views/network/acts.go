@@ -25,7 +25,7 @@ func statusOf(h fleet.NetworkHost) kit.AssignedHostStatus {
 	}
 }
 
-// Acts are the actions on a network.
+// Acts returns the actions on the network, for the menus and the head of its page.
 func Acts(a fleet.Actor, n fleet.NetworkView) []kit.Act {
 	path, e := views.NetworkPath(n.ID), assigned(a, n)
 	return []kit.Act{

@@ -25,7 +25,7 @@ func statusOf(status fleet.PoolHost) kit.AssignedHostStatus {
 	}
 }
 
-// Acts are the actions on a pool.
+// Acts returns the actions on the pool, for the menus and the head of its page.
 func Acts(a fleet.Actor, v fleet.PoolView) []kit.Act {
 	path, e := views.PoolPath(v.ID), assigned(a, v)
 	acts := []kit.Act{

@@ -112,7 +112,7 @@ func NewVMPath(id fleet.TemplateID, version fleet.TemplateVersionID) string {
 	return at.String()
 }
 
-// Acts are the actions on a template.
+// Acts returns the actions on the template, for the menus and the head of its page.
 func Acts(a fleet.Actor, v fleet.TemplateView) []kit.Act {
 	path := views.TemplatePath(v.ID)
 	states := policy.RestrictTemplateActions(a, v.ProjectID, v.Actions())
