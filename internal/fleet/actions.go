@@ -24,7 +24,7 @@ const (
 
 	ActProtect Action = "protect" // change the VM's protection
 
-	// Actions of the guest agent, shown beside the guest's status and in no menu.
+	// Actions that the guest agent executes. Pages show them beside the guest's status, not in the VM's menu.
 	ActFreeze        Action = "freeze"
 	ActThaw          Action = "thaw"
 	ActGuestPassword Action = "guestpassword"
@@ -32,7 +32,7 @@ const (
 	ActTrim          Action = "trim"
 	ActExec          Action = "exec"
 
-	// Actions on drift, shown beside the changed fields and in no menu.
+	// Actions on drift. Pages show them beside the changed fields, not in the VM's menu.
 	ActAcceptDrift Action = "accept-drift"
 	ActReapply     Action = "reapply"
 )
@@ -158,8 +158,8 @@ func ActionOf(k JobKind) Action {
 // Known reports whether the action exists.
 func (a Action) Known() bool { _, ok := actionRules[a]; return ok }
 
-// ActionState is whether an object allows an action, and the reason if not. Buttons, the API and the queue all use
-// it.
+// ActionState reports whether an object allows an action, with the reason if not. Buttons, the API and the job queue
+// all use it.
 type ActionState struct {
 	Action  Action `json:"action"`
 	Allowed bool   `json:"allowed"`
@@ -193,9 +193,9 @@ func (p Phase) Allows(a Action) (bool, string) {
 	return false, rule.refusal
 }
 
-// Allows reports whether the VM allows the action, by its phase and by all other conditions. Force off also cancels a
-// start: the queued start of a VM that is being created, or the failed start of a stopped VM, which then needs no
-// attention any more.
+// Allows reports whether the VM allows the action, by its phase and by all other conditions; the string is the reason
+// if not. The action "Force off" also cancels a start: the queued start of a VM that is being created, or the failed
+// start of a stopped VM. The VM then needs no attention any more.
 func (v VMView) Allows(a Action) (bool, string) {
 	ok, why := v.Phase.Allows(a)
 	missing := v.missingDisk()

@@ -47,7 +47,7 @@ type NICAddresses struct {
 	Unknown              bool          `json:"unknown,omitempty"`
 	Reserved             string        `json:"reserved,omitempty"` // static lease of the NIC
 	SupportsReservations bool          `json:"reserves"`           // the network supports static leases
-	WhyNoReservations    string        `json:"whyNot,omitempty"`   // why the network does not
+	WhyNoReservations    string        `json:"whyNot,omitempty"`   // why the network does not support static leases
 	Others               []MACHolder   `json:"others,omitempty"`   // other VMs with this MAC address
 }
 

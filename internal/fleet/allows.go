@@ -2,13 +2,13 @@ package fleet
 
 import "fmt"
 
-// Actions on hosts, pools, networks, projects and users. VMActions lists those on VMs, which depend on phases. Each
-// resource type has one table of conditions, which buttons, menus, the API and the use cases all query.
+// Actions on hosts, pools, networks, projects and users. VMActions lists the actions on VMs, which depend on phases.
+// Each resource type has one table of conditions, which buttons, menus, the API and the use cases all query.
 const (
 	ActClearConflict Action = "clear-conflict" // of a host: clear an identity conflict
 	ActJoinAgain     Action = "join-again"     // of a host: create a join token for its new agent
 	ActAssign        Action = "assign"         // of a pool or network: assign it to more hosts
-	ActRetry         Action = "retry"          // of a pool or network on one host: try again; also its "Start" button after a stop
+	ActRetry         Action = "retry"          // of a pool or network on one host: apply it again; also the "Start" button if it was stopped on the host
 	ActRelease       Action = "release"        // of a pool or network on one host: unassign it
 	ActCredentials   Action = "credentials"    // of a pool with credentials: replace them
 	ActGrant         Action = "grant"          // of a network: open it to a project
@@ -16,8 +16,8 @@ const (
 	ActCancel        Action = "cancel"         // of a task: cancel it
 )
 
-// actionEntry is one action in a resource type's table. why returns the reason why the action is not possible now, in
-// one sentence; empty: it is possible. A nil why means always possible.
+// actionEntry is one action in a resource type's table. why returns the reason why the object refuses the action now,
+// in one sentence; empty: the action is allowed. If why is nil, the action is always allowed.
 type actionEntry[T any] struct {
 	action Action
 	why    func(T) string
@@ -59,7 +59,7 @@ var hostActions = actionTable[HostView]{
 	{ActJoinAgain, nil},
 	{ActDelete, func(h HostView) string {
 		remaining := h.VMs
-		if h.Phase == HostUnknown || h.Phase == HostPending { // a lost host never reports the deletion of its VMs
+		if h.Phase == HostUnknown || h.Phase == HostPending { // an offline host never reports the deletion of its VMs
 			remaining -= h.Deleting
 		}
 		if remaining == 0 {
@@ -144,7 +144,7 @@ var networkActions = actionTable[NetworkView]{
 
 const unmanagedNetwork = "The network was discovered on hosts and is not managed here."
 
-// whyUnchangeable returns why the network allows no changes; empty: it allows them.
+// whyUnchangeable returns why users cannot change the network; empty: they can.
 func (n Network) whyUnchangeable() string {
 	switch {
 	case n.Spec == nil:

@@ -30,7 +30,7 @@ type Appliance struct {
 	Firmware  Firmware        `json:"firmware,omitempty"`
 	Disks     []ApplianceDisk `json:"disks,omitempty"`
 	NICs      []ApplianceNIC  `json:"nics,omitempty"`
-	// NotImported lists what the imported VM does not get from the appliance, one sentence each.
+	// NotImported lists properties of the appliance that the imported VM lacks, one sentence each.
 	NotImported []string `json:"left,omitempty"`
 	// ChecksumAlgorithm names the checksum algorithm that verifies the archive's files; empty: none.
 	ChecksumAlgorithm string `json:"checks,omitempty"`
@@ -39,7 +39,7 @@ type Appliance struct {
 
 // ApplianceDisk is a disk of an appliance.
 type ApplianceDisk struct {
-	// Member: file in the archive; empty: an empty disk of an archive, or the single file itself
+	// Member is the disk's file in the archive. Empty: an empty disk of an archive, or the appliance file is the disk.
 	Member    string `json:"member,omitempty"`
 	Format    string `json:"format,omitempty"`    // vmdk, vhdx, vpc, vdi, qcow2 or raw; empty: an empty disk
 	SizeBytes int64  `json:"sizeBytes"`           // virtual size
@@ -50,7 +50,7 @@ type ApplianceDisk struct {
 
 // ApplianceNIC is a NIC of an appliance.
 type ApplianceNIC struct {
-	Network string `json:"network,omitempty"` // name of its former network
+	Network string `json:"network,omitempty"` // name of the network in the appliance
 	Model   string `json:"model,omitempty"`   // vmxnet3, vmxnet2, e1000, e1000e, pcnet or virtio; empty: not specified
 }
 

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Attention is one cause for which objects of a resource type need attention.
+// Attention is one cause for which objects of a resource type need the user's attention.
 type Attention struct {
-	Kind     string            `json:"kind"` // a ResourceType, or "certificate" for the portal's own
+	Kind     string            `json:"kind"` // a ResourceType, or "certificate" for the portal's own certificate
 	ID       string            `json:"id"`   // first object; empty: none is named
 	Name     string            `json:"name"` // name of the first object
 	Severity Severity          `json:"severity"`
@@ -33,7 +33,7 @@ const AttentionNames = 20
 // Causes groups objects that need attention by cause, one row each.
 type Causes struct {
 	Rows []Attention
-	at   map[string]int // row index by exact text and by text without object names
+	at   map[string]int // row index by exact text, and by text without object names
 }
 
 // Add merges the row into an existing row of the same kind and severity whose text is equal apart from object names.

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// BulkEdit is one edit of many VMs. Other fields stay unchanged.
+// BulkEdit is one edit of many VMs. Fields that it does not name stay unchanged.
 type BulkEdit struct {
 	Labels map[string]*string `json:"labels,omitempty"` // new value; null removes the label
 	// Fields: spec fields by name: "cpus", "display.video"; each as the field's JSON
 	Fields map[string]json.RawMessage `json:"fields,omitempty"`
 }
 
-// BulkFields lists the fields that many VMs can share: single values that do not identify one VM.
+// BulkFields lists the fields that a bulk edit can set: single values that do not identify one VM.
 func BulkFields() []VMField {
 	return slices.DeleteFunc(slices.Clone(VMFields), func(f VMField) bool {
 		return f.Name == "disks" || f.Name == "nics" || f.Name == "iso" || f.TakesEffect == WhenNever || len(f.Input.Rows) > 0 || f.Input.Kind == InputFile

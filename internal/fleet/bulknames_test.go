@@ -70,7 +70,7 @@ func TestInvalidBulkNamesRefused(t *testing.T) {
 		{"w\x00{n}", fleet.BulkNames{Count: 2}, "name", "lower-case"},
 		{strings.Repeat("a", 60) + "-{n}", fleet.BulkNames{Count: 90}, "name", ""},
 		{strings.Repeat("a", 62) + "-{n}", fleet.BulkNames{Count: 2}, "name", "lower-case"},
-		// only the last name is too long
+		// Only the last of these names is too long.
 		{strings.Repeat("a", 61) + "-{n}", fleet.BulkNames{Count: 2, First: 9}, "name", "lower-case"},
 		{"{" + strings.Repeat("n", 70) + "}", fleet.BulkNames{}, "name", "lower-case"},
 	} {

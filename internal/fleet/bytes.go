@@ -9,7 +9,7 @@ import (
 func Bytes(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	v, i := float64(n), 0
-	for v >= 1023.5 && i < len(units)-1 { // 1023.5 would be rounded to 1024, so it takes the next unit
+	for v >= 1023.5 && i < len(units)-1 { // 1023.5 would be printed as 1024, so use the next unit
 		v, i = v/1024, i+1
 	}
 	if i == 0 || v >= 100 || v == float64(int64(v)) {

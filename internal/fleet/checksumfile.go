@@ -13,7 +13,7 @@ const MaxChecksumFile = 1 << 20
 // the digits of one file alone. Signatures are skipped and not verified.
 func ChecksumIn(text, name string) (string, error) {
 	found := map[string]string{}
-	var alone []string // checksums without a file name
+	var alone []string // checksums on lines without a file name
 	lines := 0
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -44,7 +44,8 @@ func ChecksumIn(text, name string) (string, error) {
 	return "", Errorf(Conflict, "The checksum file has no SHA-256 or SHA-512 of %s. Check both addresses.", name)
 }
 
-// checksumLine parses one line. digest is empty if there is no known digest, name if the line names no file.
+// checksumLine parses one line of a checksum file. digest is empty if the line has no known digest, name if it names no
+// file.
 func checksumLine(line string) (name, algorithm, digest string) {
 	if word, rest, ok := strings.Cut(line, " ("); ok && !strings.Contains(word, " ") {
 		algorithm = strings.ReplaceAll(strings.ToLower(word), "-", "")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Compared is one field of two VMs, as text.
+// Compared is the comparison of one field of two VMs, with both values as text.
 type Compared struct {
 	Field string `json:"field"` // "name", or the name of a VMField
 	Type  string `json:"noun"`
@@ -17,7 +17,7 @@ type Compared struct {
 	Same  bool   `json:"same"`
 }
 
-// editable is a field of a VM that users edit.
+// editable describes a field of a VM that users edit.
 type editable struct {
 	name, typ string
 	words     func(VM) string
@@ -45,7 +45,7 @@ var editables = func() []editable {
 	return out
 }()
 
-// heading capitalizes a field's name for a heading: "Boot menu". A word such as vCPUs stays.
+// heading capitalizes a field's name for a heading: "Boot menu". A name such as vCPUs stays unchanged.
 func heading(title string) string {
 	if title == "" || len(title) > 1 && title[1] >= 'A' && title[1] <= 'Z' {
 		return title
@@ -64,8 +64,9 @@ func labelWords(labels map[string]string) string {
 // Compare returns every field of two VMs, different ones first.
 func Compare(left, right VM) []Compared { return compared(editables, left, right) }
 
-// CompareTemplate returns every field that a VM and a template version can share, different ones first. It ignores what
-// a template does not define: name and labels, media, locations and sources of disks, and MAC addresses.
+// CompareTemplate returns every field that a VM and a template version can have in common, different ones first. It
+// ignores fields that a template does not define: name and labels, media, locations and sources of disks, and MAC
+// addresses.
 func CompareTemplate(vm VMView, t TemplateView, v TemplateVersion) []Compared {
 	fields := slices.DeleteFunc(slices.Clone(editables), func(f editable) bool {
 		_, ofSpec := FieldOf(f.name)
@@ -83,10 +84,10 @@ func CompareTemplate(vm VMView, t TemplateView, v TemplateVersion) []Compared {
 	}
 	for i := range right.NICs {
 		if vm.ProjectID != t.ProjectID {
-			right.NICs[i].SecurityGroups = nil // VMs of another project start without the security groups
+			right.NICs[i].SecurityGroups = nil // a VM created in another project gets none of the template's security groups
 		}
 		if i < len(left.NICs) && right.NICs[i].AntiSpoofing == nil {
-			left.NICs[i].AntiSpoofing = nil // the default depends on the VM's creator
+			left.NICs[i].AntiSpoofing = nil // the default depends on the user who creates the VM
 		}
 	}
 	return compared(fields, VM{Spec: left}, VM{Spec: right})
@@ -109,7 +110,7 @@ func compared(fields []editable, left, right VM) []Compared {
 	return out
 }
 
-// Side is the edit whose value of a field wins after two users changed a VM.
+// Side names the edit whose value of a field wins after two users changed the same VM.
 type Side string
 
 const (
@@ -121,13 +122,13 @@ const (
 type Merged struct {
 	Field, Type       string
 	Was, Mine, Theirs string // as text
-	Both              bool   // changed to different values: a user must choose
+	Both              bool   // the two edits set different values: a user must choose
 	Winner            Side   // the winning value; empty: not chosen yet
 }
 
-// Merge combines two edits of the VM was: mine, and theirs, which is the current one. chosen is the winning side by
-// field. A field that only one side changed takes the changed value by default. In out, fields in conflict without a
-// choice have the value of theirs.
+// Merge combines two edits of the same VM. was is the VM before both edits, mine the edit being saved, and theirs the
+// edit that is already stored. chosen is the winning side by field. A field that only one edit changed takes the
+// changed value by default. In out, fields in conflict without a choice have the value of theirs.
 func Merge(was, mine, theirs VM, chosen map[string]Side) (out VM, fields []Merged) {
 	out = theirs
 	for _, f := range editables {

@@ -49,7 +49,7 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 	version := func() fleet.TemplateVersion {
 		s := vm.Spec.WithoutIdentity()
 		s.Disks[0].ImageID, s.Disks[0].VersionID, s.Disks[0].PoolID, s.Disks[0].SizeBytes = "i", "v", "elsewhere", 0
-		s.NICs[0].AntiSpoofing = nil // the default of the VM's creator
+		s.NICs[0].AntiSpoofing = nil // the default depends on the user who creates the VM
 		return fleet.TemplateVersion{Spec: s, Disks: []fleet.TemplateDisk{{SizeBytes: 3 << 30}}}
 	}
 	compared := map[string]bool{}
@@ -59,7 +59,7 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 			t.Errorf("different or empty: %+v", r)
 		}
 	}
-	for _, f := range fleet.VMFields { // fields that are left out must be empty in a template
+	for _, f := range fleet.VMFields { // fields that CompareTemplate leaves out must be empty in a template
 		if !compared[f.Name] && f.Words(vm.Spec.WithoutIdentity()) != f.Words(fleet.VMSpec{}) {
 			t.Errorf("%s is not compared", f.Name)
 		}
@@ -79,7 +79,7 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 	}; !reflect.DeepEqual(differ, want) {
 		t.Errorf("differences are %q, want %q", differ, want)
 	}
-	// VMs of another project start without the template's groups.
+	// A VM created in another project gets none of the template's security groups.
 	template.ProjectID, vm.Spec.NICs[0].SecurityGroups = "other", nil
 	for _, r := range fleet.CompareTemplate(vm, template, version()) {
 		if !r.Same {

@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// BaselineModel requests the newest CPU model that all hosts support. The portal replaces it by that model's name once.
+// BaselineModel requests the newest CPU model that all hosts support. When the VM is saved, the portal replaces it by
+// the name of that model.
 const BaselineModel = "baseline"
 
-// modelsByAge are the x86 CPU models that a baseline can be, oldest first. Variants such as -IBRS have the age of their
-// model.
+// modelsByAge are the x86 CPU models that BaselineModel can select, oldest first. A variant such as -IBRS is as old as
+// its model.
 var modelsByAge = []string{
 	"qemu64", "kvm64", "Opteron_G1", "Opteron_G2", "core2duo", "Conroe", "phenom", "Opteron_G3", "Penryn", "Nehalem", "Westmere", "SandyBridge", "Opteron_G4",
 	"IvyBridge", "Opteron_G5", "Haswell", "Broadwell", "Skylake-Client", "Skylake-Server", "EPYC", "Cascadelake-Server",
@@ -43,7 +44,7 @@ func NewestModel(sets [][]string) string {
 		}
 	}
 	newest := ""
-	for _, m := range slices.Sorted(slices.Values(common)) { // the longest variant wins
+	for _, m := range slices.Sorted(slices.Values(common)) { // of several variants of a model, the longest name wins
 		if newest == "" || modelAge(m) >= modelAge(newest) {
 			newest = m
 		}
@@ -51,7 +52,8 @@ func NewestModel(sets [][]string) string {
 	return newest
 }
 
-// NamedModel returns the VM's CPU model if it is a libvirt model name; empty for modes that every host supports.
+// NamedModel returns the VM's CPU model if it names a libvirt model. It is empty for CPU modes that every host
+// supports.
 func (s VMSpec) NamedModel() string {
 	if slices.ContainsFunc(CPUModels, func(o Option) bool { return o.Value == s.CPU.Model }) {
 		return ""
@@ -59,7 +61,7 @@ func (s VMSpec) NamedModel() string {
 	return s.CPU.Model
 }
 
-// CPUModelUse counts the hosts that support a CPU model, of all hosts.
+// CPUModelUse counts the hosts that support a CPU model, and all hosts (Of).
 type CPUModelUse struct {
 	Model     string
 	Hosts, Of int

@@ -22,8 +22,8 @@ type Customization struct {
 	FirstBoot   *FirstBoot      `json:"firstBoot,omitempty"`  // only for users who may change the customization
 }
 
-// UnchangedPassword replaces a stored password, which is never shown, hashed or not. Sent back, it leaves the
-// password unchanged.
+// UnchangedPassword replaces a stored password in responses, because passwords and their hashes are never shown. A
+// request with this value leaves the stored password unchanged.
 const UnchangedPassword = "kept"
 
 // Shown returns the guest initialization as users who may change it see it: without password hashes.
@@ -42,7 +42,8 @@ func (f FirstBoot) Shown() FirstBoot {
 	return f
 }
 
-// WithUnchangedPasswords returns f with the password hashes from had for users whose password is UnchangedPassword.
+// WithUnchangedPasswords returns f with the stored password hash from had for each user whose password is
+// UnchangedPassword.
 func (f FirstBoot) WithUnchangedPasswords(had FirstBoot) FirstBoot {
 	if f.CloudInit == nil || had.CloudInit == nil {
 		return f

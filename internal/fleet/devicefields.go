@@ -216,7 +216,7 @@ func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
 	note(s.Boot.CDROM, prefix+".boot.cdrom", "the CD-ROM")
 }
 
-// hotPlugsCPUs reports whether the running guest can be hot-plugged to the number of vCPUs, or hot-unplugged.
+// hotPlugsCPUs reports whether the running guest can be brought to the number of vCPUs by hot-plug or hot-unplug.
 func (vm VM) hotPlugsCPUs(to VMSpec) bool {
 	return vm.HasGuest() && to.CPUs >= cmp.Or(vm.Status.MinCPUs, vm.Status.CPUs) && to.CPUs <= max(vm.Status.CPUs, vm.Status.MaxCPUs)
 }
@@ -224,8 +224,8 @@ func (vm VM) hotPlugsCPUs(to VMSpec) bool {
 // MemoryStep is the size of hot-plugged memory modules, MiB.
 const MemoryStep = 128
 
-// hotPlugsMemory reports whether the change of memory can be hot-plugged, or an unplug requested from the running
-// guest. The guest may refuse an unplug, which then stays pending.
+// hotPlugsMemory reports whether the change of memory is possible by hot-plug, or by a hot-unplug request to the
+// running guest. The guest may refuse the request, which then stays pending.
 func (vm VM) hotPlugsMemory(to VMSpec) bool {
 	if !vm.HasGuest() {
 		return false

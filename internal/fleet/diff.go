@@ -76,7 +76,7 @@ func (s VMSpec) Diff(to VMSpec, on bool) []Change {
 // Field describes one field of a type S: its texts, validation and form input, and how an agent distinguishes a
 // user's edit from drift on the host.
 type Field[S any] struct {
-	Name, Type string // JSON name ("memoryMiB") and name in sentences ("memory")
+	Name, Type string // JSON name ("memoryMiB"), and the field's name in sentences ("memory")
 	Words      func(S) string
 	Same       func(a, b S) bool // equality as far as a host's definition preserves the value
 	Value      func(S) any       // value of the field's JSON type
@@ -88,9 +88,9 @@ type Field[S any] struct {
 	// ReservedPaths returns the newly set paths of a partly reserved field: "numa[0].nodes"; nil: the whole field is
 	// reserved
 	ReservedPaths func(was, want S) []string
-	Default       func(S) bool // has the default value; nil if the form has its own input
-	// FixedReason: why no edit can change the field, with the alternative, as a clause; empty: edits can, or no special
-	// text
+	Default       func(S) bool // reports whether the field has its default value; nil if the form has a special input
+	// FixedReason: why no edit can change the field, and what to do instead, as a clause; empty: edits can change it,
+	// or there is no special text
 	FixedReason string
 	PortalOnly  bool // only the portal uses the field, so any agent version supports it
 	TakesEffect When // when a change takes effect for a running guest
@@ -98,10 +98,10 @@ type Field[S any] struct {
 	same       func(a, b *S) bool     // Same on pointers, for large types
 	changeText func(old, to S) string // text of the change; empty: no change
 	check      func(c *Checks, field string, s S)
-	plain      func(*S) // replaces the default's name by the zero value; nil: the default has no name
+	plain      func(*S) // replaces the name of a default by the zero value; nil: the field's default has no name
 }
 
-// ValueError returns the error of the field's value in s, or "" for a valid value.
+// ValueError returns what is wrong with the field's value in s; empty: nothing.
 func (f Field[S]) ValueError(s S) string {
 	var c Checks
 	if f.check != nil {
@@ -119,15 +119,15 @@ func (f Field[S]) SameValue(a, b *S) bool { return f.same(a, b) }
 // VMField is a field of a VM's spec.
 type VMField struct {
 	Field[VMSpec]
-	// Live: whether this change takes effect in the running guest at once, despite On; nil: never
+	// Live: whether this change takes effect in the running guest at once, despite TakesEffect; nil: never
 	Live func(vm VM, to VMSpec) bool
-	// Merge prepares the spec for a host's definition. Fields that users changed since was keep the wanted value; all
-	// other fields take the value of is. Nil: the wanted value always wins.
+	// Merge prepares the spec want for comparison with a host's definition is. Fields that users changed since was keep
+	// the value of want; all other fields take the value of is. Nil: the value of want always wins.
 	Merge func(want *VMSpec, was, is VMSpec)
 	diff  func(old, to VMSpec) []Change
 }
 
-// VMFields are the spec's fields that are stored in a host's definition or acted on by the portal.
+// VMFields are the fields of a VM's spec that a host's definition stores or that the portal uses.
 var VMFields = slices.Concat([]VMField{
 	withLive(VM.hotPlugsCPUs, value("cpus", "vCPUs", WhenNextBoot, func(s *VMSpec) *int { return &s.CPUs },
 		func(n int) string { return countOf(n, "vCPU") },
@@ -168,13 +168,14 @@ func FieldOf(name string) (VMField, bool) {
 	return VMField{}, false
 }
 
-// withLive sets the condition under which a change takes effect in a running guest at once.
+// withLive sets the condition under which a running guest gets a change of the field at once.
 func withLive(takes func(vm VM, to VMSpec) bool, f VMField) VMField {
 	f.Live = takes
 	return f
 }
 
-// value builds a field with a single value. change formats a change; nil: both values as text.
+// value builds a field with a single value. change formats a change of the value; if nil, the old and the new value are
+// printed.
 func value[T any](name, title string, on When, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string) VMField {
 	if change == nil {
 		change = func(a, b T) string { return words(a) + " → " + words(b) }

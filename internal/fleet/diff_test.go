@@ -143,7 +143,7 @@ func TestHotPlugWithinMaximumTakesEffectNow(t *testing.T) {
 	}
 }
 
-// Hot-unplug is limited to vCPUs and memory added since the guest's start, and depends on the accelerator.
+// Hot-unplug is limited to vCPUs and memory added since the guest's start, and depends on whether KVM is used.
 func TestHotUnplugOfAddedCPUsAndModulesTakesEffectNow(t *testing.T) {
 	t.Parallel()
 	two := func(first, second int) []fleet.VMNUMANode {
@@ -217,7 +217,8 @@ func TestPendingChangesAreDescribed(t *testing.T) {
 	}
 }
 
-// The same check for the fields of disks and NICs.
+// Every JSON field of disks and NICs must have an entry in DiskFields or NICFields that compares, copies and formats
+// it.
 func TestDeviceFieldsCoverEveryFieldOfDisksAndNICs(t *testing.T) {
 	t.Parallel()
 	disk := fleet.Disk{Bus: "scsi", Cache: "none", Discard: "ignore", IO: "native", BootOrder: 1, Serial: "a", ReadOnly: true, Shareable: true, Encryption: "luks", Format: "raw", Limits: fleet.DiskLimits{TotalIOPS: 1, ReadIOPS: 2, WriteIOPS: 3, TotalKiB: 4, ReadKiB: 5, WriteKiB: 6, BurstIOPS: 7, BurstKiB: 8, BurstSeconds: 9}}

@@ -2,7 +2,7 @@ package fleet
 
 import "strings"
 
-// Raw is the format of a raw disk file, which holds only the disk's bytes.
+// Raw is the format of a disk file that contains only the disk's bytes, without a header.
 const Raw = "raw"
 
 // IsRawName reports whether the name marks a raw disk. The format is never probed from the file's content, because
@@ -23,7 +23,7 @@ func (d Disk) FileFormat() string {
 }
 
 // IsQcow2 reports whether the disk is a qcow2 file, which supports snapshots and migration. Volumes of block pools have
-// other suffixes.
+// no qcow2 suffix.
 func (d Disk) IsQcow2() bool {
 	return d.FileFormat() == "qcow2" && strings.HasSuffix(d.Volume, ".qcow2")
 }
@@ -61,8 +61,8 @@ func (d Disk) checkFormat(c *Checks, at string) {
 	}
 }
 
-// whyRawNotCopied returns why a raw disk is not copied; empty: the disk is not raw. The guest may have written a
-// qcow2 header, and a copy would take the format of that header.
+// whyRawNotCopied returns why Quantix does not copy a raw disk; empty: the disk is not raw. The guest may have written
+// a qcow2 header into the disk, and a copy would then be read as qcow2.
 func (d Disk) whyRawNotCopied() string {
 	if d.Format != Raw {
 		return ""

@@ -90,7 +90,7 @@ func TestRawDiskRefusesCopiesAndSnapshots(t *testing.T) {
 	}
 }
 
-// An encrypted disk can be grown while its VM runs; otherwise the refusal says so.
+// An encrypted disk can be grown while its VM runs. While the VM is off, the refusal names this condition.
 func TestEncryptedDiskGrowsOnlyWhileVMRuns(t *testing.T) {
 	t.Parallel()
 	d := fleet.Disk{PoolID: "p", Volume: "a.qcow2", SizeBytes: 1 << 30, Encryption: "luks"}

@@ -57,7 +57,7 @@ func CodeOf(err error) Code {
 // MaxFaults is the maximum number of field errors in one Error; input may contain any number.
 const MaxFaults = 100
 
-// Checks collects field errors. Err returns nil if there are none.
+// Checks collects errors of input fields. Err returns nil if there are none.
 type Checks struct {
 	fields    []FieldError
 	uncounted int // errors beyond MaxFaults, only counted
@@ -83,8 +83,8 @@ func (c *Checks) Err() error {
 	return &Error{Code: Invalid, Message: fmt.Sprintf("%d fields need a correction.", len(c.fields)+c.uncounted), Fields: c.fields}
 }
 
-// TrimFieldPrefix returns err with prefix trimmed from its field paths, for a value that was checked inside a larger
-// object.
+// TrimFieldPrefix returns err with prefix trimmed from its field paths. Use it for a value that was checked as a field
+// of a larger object.
 func TrimFieldPrefix(err error, prefix string) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || len(e.Fields) == 0 {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// faultTexts are the texts of faults: word is the heading, plain the text for users who may not see hosts, without
-// host names and paths. A newer agent may report codes that this table lacks.
+// faultTexts are the texts of faults. word is the heading. plain is the text for users who may not see hosts, so it
+// contains no host names and paths. A newer agent may report codes that this table lacks.
 var faultTexts = map[FaultCode]struct{ word, plain string }{
 	FaultDisk:      {"Disk missing", "A disk of this VM is missing on its host."},
 	FaultRebooted:  {"Off since its host restarted", "The VM ran when its host went down, and has been off since. Start the VM, or leave it off."},
@@ -49,7 +49,7 @@ func (vm VM) PlainStatus() *VMStatus {
 		s.Faults[i].Text = vm.plainFault(f)
 	}
 	for i, d := range s.Drift {
-		if d.Take == nil { // fields outside the spec can reveal details of the host
+		if d.Take == nil { // drift of fields outside the spec can reveal details of the host
 			s.Drift[i].Applied, s.Drift[i].Actual = "as defined", "changed"
 		}
 	}
@@ -64,7 +64,7 @@ func (vm VM) plainFault(f Fault) string {
 		return broken.Text
 	}
 	if sick := HealthFault(vm.Status.Health); f.Code == FaultHealth && sick != nil {
-		return sick.Text // the text is about the guest only
+		return sick.Text // the health check's text describes only the guest
 	}
 	if f.Code == FaultDisk && f.Disk != nil {
 		for i, d := range vm.Spec.Disks {

@@ -33,8 +33,8 @@ func ParseChecksum(text string) (algorithm, digest string, ok bool) {
 	return algorithm, digest, err == nil && digest != "" && digests[algorithm] == len(digest)
 }
 
-// ParseDownload parses a download address, or returns why it is refused. checked is whether a checksum is known.
-// Plain http needs a checksum, because the file could be changed in transit.
+// ParseDownload parses a download address, or returns why it is refused. checked reports whether the file's checksum is
+// known. Plain http needs a checksum, because the file could be changed in transit.
 func ParseDownload(address string, checked bool) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {

@@ -15,7 +15,8 @@ func portalOnly(f Field[VMSpec]) Field[VMSpec] {
 	return effectiveNow(f)
 }
 
-// rowsOf builds a field with ordered rows. It has a form section of its own and takes effect at once.
+// rowsOf builds a field whose value is an ordered list of rows. The field has a form section of its own, and its
+// changes take effect at once.
 func rowsOf[T comparable](name, title string, at func(*VMSpec) *[]T, words func([]T) string, check func(c *Checks, field string, s VMSpec)) Field[VMSpec] {
 	f := valueAs(name, title, WhenNow, at, words, func(a, b []T) string { return words(a) + " → " + words(b) }, slices.Equal[[]T])
 	f.Copy = func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(*at(&from)) }
@@ -61,7 +62,7 @@ func (in Input) ValueText(v string) string {
 	return in.words(v)
 }
 
-// DefaultText returns the text of an unset field; empty: it has none.
+// DefaultText returns the text for an unset field; empty: the field has no default.
 func (in Input) DefaultText() string {
 	if in.Kind == InputFlag {
 		return "off"
@@ -69,7 +70,7 @@ func (in Input) DefaultText() string {
 	return in.words("")
 }
 
-// formField builds a field with a form input. A running guest gets a change at its next start.
+// formField builds a field with a form input. A running guest gets a change of the field at its next start.
 func formField[S any, T comparable](name, title string, at func(*S) *T, words func(T) string, in Input, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
 	f := valueAs(name, title, WhenNextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)
 	f.Input = in
@@ -178,7 +179,8 @@ func (n NIC) Plain() NIC {
 	return n
 }
 
-// text builds a field with free text of the given form; the options are proposals.
+// text builds a field for text that matches form. The input's options are proposals. wrong is the error text for other
+// values.
 func text[S any](name, title string, at func(*S) *string, in Input, form *regexp.Regexp, wrong string) Field[S] {
 	in.Kind = InputText
 	return formField(name, title, at, func(v string) string { return cmp.Or(in.words(v), "default") }, in, equal, func(c *Checks, field, v string) {

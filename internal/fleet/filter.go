@@ -135,7 +135,7 @@ func filterError(format string, args ...any) error {
 	return &Error{Code: Invalid, Message: text, Fields: []FieldError{{Field: "filter", Message: text}}}
 }
 
-// filterWord is a word of a filter, with a mark for each character that was not quoted.
+// filterWord is a word of a filter. For each character, it records whether the character was outside quotes.
 type filterWord struct {
 	text  []rune
 	plain []bool // outside quotes, where "*", ":", "," and "-" are operators
@@ -227,7 +227,8 @@ func (keys FilterKeys) term(w filterWord) (Term, error) {
 	return t, keys[i].expandValues(&t)
 }
 
-// parseLabel parses the newest alternative as a label: key=value, a further value for the previous key, or a key alone.
+// parseLabel parses the newest alternative of a label term: key=value, a further value for the previous key, or a key
+// alone.
 func (t *Term) parseLabel(w filterWord) error {
 	m := &t.Alternatives[len(t.Alternatives)-1]
 	key, value, found := w.cut('=')

@@ -9,7 +9,7 @@ import (
 // portal stores it encrypted and sends it only to the VM's own host.
 type VMFirstBoot struct {
 	Kind FirstBootKind `json:"kind,omitempty"` // empty: none
-	// Number: incremented with each new content, so that the guest repeats its per-instance steps
+	// Number is incremented with each new content, so that the guest repeats its per-instance steps.
 	Number int `json:"number,omitempty"`
 }
 
@@ -151,7 +151,8 @@ func (f VMFirstBoot) check(c *Checks, field string) {
 	}
 }
 
-// firstBoot builds the spec's field for guest initialization. The VM form excludes the field, which has its own form.
+// firstBoot builds the spec's field for guest initialization. The VM form leaves it out, because guest initialization
+// has a form of its own.
 func firstBoot() Field[VMSpec] {
 	f := valueAs("firstBoot", "first boot", WhenNextBoot, func(s *VMSpec) *VMFirstBoot { return &s.FirstBoot }, VMFirstBoot.Words,
 		func(a, b VMFirstBoot) string {

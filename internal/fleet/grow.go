@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// diskGrowthText returns the text of a change that only grows a disk, which a running guest sees at once; empty:
-// another change.
+// diskGrowthText returns the text of a change that only grows a disk, which a running guest sees at once. It is empty
+// for every other change.
 func diskGrowthText(old, to Disk) string {
 	if to.SizeBytes <= old.SizeBytes || !resized(old, to) {
 		return ""
@@ -94,8 +94,8 @@ func (vm VM) cancelsGrowth(c Change, to VM) bool {
 	return false
 }
 
-// GrowingDisks returns the disks that to enlarges, by index in to.Disks, with their current size in bytes. Disks that
-// already have the requested size on the host are left out.
+// GrowingDisks returns the disks that are larger in to than in vm, by index in to.Disks, with their current size in
+// bytes. Disks that already have the requested size on the host are left out.
 func (vm VM) GrowingDisks(to VMSpec) map[int]int64 {
 	out := map[int]int64{}
 	for i, d := range to.Disks {

@@ -15,7 +15,7 @@ const (
 	AgentAnswers       GuestAgent = "answers" // the agent answers
 )
 
-// GuestStatus is the stable part of a guest agent's report. Guests are not trusted: texts are shortened, and
+// GuestStatus is the stable subset of a guest agent's report. Guests are not trusted: texts are shortened, and
 // non-printable characters are removed.
 type GuestStatus struct {
 	Agent    GuestAgent `json:"agent"`
@@ -33,11 +33,11 @@ const (
 	MaxGuestText        = 255 // bytes of a name
 )
 
-// GuestReading is the changing part of a guest agent's report. Hosts send it with the load samples, and it is not
-// stored as status.
+// GuestReading holds the values of a guest agent's report that change all the time. Hosts send it with the load
+// samples, and the portal does not store it as status.
 type GuestReading struct {
 	ID          VMID              `json:"id"`
-	AgoMs       int64             `json:"agoMs"` // age of the reading when it was sent
+	AgoMs       int64             `json:"agoMs"` // time since the guest agent answered, at the moment of sending
 	FileSystems []GuestFileSystem `json:"fileSystems,omitempty"`
 	Users       []GuestUser       `json:"users,omitempty"` // signed-in users
 	ClockMs     int64             `json:"clockMs"`         // difference between the guest's and the host's clock
@@ -58,9 +58,9 @@ type GuestUser struct {
 	Domain string `json:"domain,omitempty"` // Windows only
 }
 
-// GuestView is a GuestReading with its time.
+// GuestView is a GuestReading with the time of the guest agent's answer.
 type GuestView struct {
-	At *time.Time `json:"at"` // time of the reading; nil: none yet
+	At *time.Time `json:"at"` // time of the guest agent's answer; nil: none yet
 	GuestReading
 }
 

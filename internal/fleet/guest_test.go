@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Each refused action of the guest agent has a reason.
+// Each action of the guest agent that a VM refuses has a reason.
 func TestRefusedGuestActionHasReason(t *testing.T) {
 	t.Parallel()
 	answers := &fleet.GuestStatus{Agent: fleet.AgentAnswers}

@@ -12,15 +12,15 @@ type GuestProgram struct {
 	Args    []string `json:"args"`
 }
 
-// Bounds of programs in guests.
+// Bounds of programs that run in guests.
 const (
 	MaxExec            = 300 // seconds that the host waits for a program
 	DefaultExec        = 30
 	MaxProgram         = 255      // bytes of the path
 	MaxProgramArgs     = 64       // arguments
 	MaxProgramArgBytes = 8 << 10  // bytes of all arguments
-	MaxCheckArgs       = 1 << 10  // bytes of a health check's arguments, which each report repeats
-	MaxGuestOutput     = 64 << 10 // stored bytes of each of the two outputs
+	MaxCheckArgs       = 1 << 10  // bytes of a health check's arguments, which are small because each report repeats them
+	MaxGuestOutput     = 64 << 10 // bytes stored of stdout and of stderr
 	MaxGuestRuns       = 20       // runs per VM with stored output
 )
 
@@ -70,7 +70,7 @@ func CheckProgram(c *Checks, program, args string, p GuestProgram) {
 	}
 }
 
-// CheckExec adds an error at field if the wait is out of bounds.
+// CheckExec adds an error at field if the maximum wait for a program is out of bounds.
 func CheckExec(c *Checks, field string, seconds int) {
 	if seconds < 1 || seconds > MaxExec {
 		c.Add(field, "Wait for 1 to %d seconds.", MaxExec)
@@ -84,7 +84,7 @@ type GuestOutput struct {
 	Signal    int    `json:"signal,omitempty"` // signal that ended the program; 0: it exited
 	Stdout    string `json:"stdout"`
 	Stderr    string `json:"stderr"`
-	StdoutCut bool   `json:"stdoutCut,omitempty"` // the output was longer
+	StdoutCut bool   `json:"stdoutCut,omitempty"` // stdout was longer than MaxGuestOutput
 	StderrCut bool   `json:"stderrCut,omitempty"`
 }
 

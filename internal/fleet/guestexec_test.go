@@ -75,7 +75,7 @@ func TestArgLinesSplitsOneArgumentPerLine(t *testing.T) {
 	}
 }
 
-// VMs that start first stop last, unless they have a stop order.
+// VMs that start first stop last, unless they have a stop order of their own.
 func TestBulkStopReversesStartOrder(t *testing.T) {
 	t.Parallel()
 	vms := map[string]fleet.VMPolicy{
