@@ -89,8 +89,7 @@ type Field[S any] struct {
 	// reserved
 	ReservedPaths func(was, want S) []string
 	Default       func(S) bool // reports whether the field has its default value; nil if the form has a special input
-	// FixedReason: why no edit can change the field, and what to do instead, as a clause; empty: edits can change it,
-	// or there is no special text
+	// FixedReason: why no edit can change the field, with the alternative, as a clause; empty: no special text
 	FixedReason string
 	PortalOnly  bool // only the portal uses the field, so any agent version supports it
 	TakesEffect When // when a change takes effect for a running guest
@@ -174,8 +173,7 @@ func withLive(takes func(vm VM, to VMSpec) bool, f VMField) VMField {
 	return f
 }
 
-// value builds a field with a single value. change formats a change of the value; if nil, the old and the new value are
-// printed.
+// value builds a field with a single value. change formats a change of the value; nil: print both values.
 func value[T any](name, title string, on When, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string) VMField {
 	if change == nil {
 		change = func(a, b T) string { return words(a) + " → " + words(b) }

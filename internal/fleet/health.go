@@ -63,8 +63,8 @@ var (
 	HealthActions = []Option{{"", "Report only"}, {string(HealthRestart), "Report and restart"}, {string(HealthReset), "Report and reset"}}
 )
 
-// MaxHealthActions is the maximum number of a host's actions in a row on a failing guest. After that the host only
-// reports.
+// MaxHealthActions is the maximum number of actions in a row by a host on a failing guest. After that, the host only
+// reports the failure.
 const MaxHealthActions = 5
 
 // MaxHealthAnswer is the maximum length of a check's answer, in bytes.
@@ -79,16 +79,16 @@ func (h HealthCheck) WithDefaults() HealthCheck {
 	switch h.Kind {
 	case HealthHTTP:
 		h.Port, h.Path = cmp.Or(h.Port, 80), cmp.Or(h.Path, "/")
-	case HealthWatchdog: // each timeout is a failure
+	case HealthWatchdog: // each watchdog timeout is a failure
 		threshold = 1
-	case HealthScreen: // many screens are static for a while
+	case HealthScreen: // many screens do not change for a while
 		interval, threshold = 60, 10
 	}
 	h.Interval, h.Timeout, h.Threshold, h.Grace = cmp.Or(h.Interval, interval), cmp.Or(h.Timeout, 5), cmp.Or(h.Threshold, threshold), cmp.Or(h.Grace, 60)
 	return h
 }
 
-// Subject returns the checked subject as text: "web server at port 8080, /health".
+// Subject returns what the check tests, as text: "web server at port 8080, /health".
 func (h HealthCheck) Subject() string {
 	switch u := h.WithDefaults(); h.Kind {
 	case HealthAgent:
@@ -107,7 +107,7 @@ func (h HealthCheck) Subject() string {
 	return string(h.Kind)
 }
 
-// Text returns the complete check as text.
+// Text returns the complete check as text, with its interval and action.
 func (h HealthCheck) Text() string {
 	u := h.WithDefaults()
 	out := fmt.Sprintf("%s every %d s, %d failures", h.Subject(), u.Interval, u.Threshold)
@@ -227,16 +227,16 @@ type Health string
 const (
 	Healthy       Health = "healthy"
 	HealthFailing Health = "failing"
-	HealthUnknown Health = "unknown" // undecided: see HealthState.Said for the reason
+	HealthUnknown Health = "unknown" // undecided: see HealthState.Answer for the reason
 )
 
-// HealthState is a host's result of a check. It holds only values that do not change while the result stays the same.
+// HealthState is a host's result of a check. Its values do not change while the result stays the same.
 type HealthState struct {
 	Check   HealthCheck `json:"check"`
 	State   Health      `json:"state"`
 	Since   *time.Time  `json:"since,omitempty"` // start of the state, by the host's clock
 	Answer  string      `json:"said,omitempty"`  // answer that last changed the state, shortened
-	Actions int         `json:"acted,omitempty"` // actions of the host since the guest was last healthy for a while
+	Actions int         `json:"acted,omitempty"` // the host's actions on the guest since it was last healthy for a while
 }
 
 // HealthFault returns the fault of a VM that fails checks, or nil.

@@ -13,7 +13,7 @@ const (
 	DayQuarters = 96
 )
 
-// Day is the 24-hour history of a status, as runs of equal severity with the newest last. Each quarter of an hour has
+// Day is the 24-hour history of a status, as runs of equal severity, oldest first. Each quarter of an hour has
 // its worst severity. A quarter without data has an empty severity.
 type Day []DayPart
 
@@ -23,16 +23,16 @@ type DayPart struct {
 	Quarters int      `json:"quarters"`
 }
 
-// SeverityChange is a quarter when a status changed its severity.
+// SeverityChange is a quarter of an hour with a change of a status's severity.
 type SeverityChange struct {
 	Quarter     time.Time
-	Worst, Last Severity // worst in the quarter, and last
+	Worst, Last Severity // worst severity in the quarter, and the severity at its end
 }
 
 // OfflinePeriod is a time when a host was offline.
 type OfflinePeriod struct{ Since, Until time.Time }
 
-// severityRank are the severities of a history, worst last. The database stores their index.
+// severityRank lists the severities of a history, worst last. The database stores the index in this list.
 var severityRank = []Severity{SeverityOK, SeverityWarn, SeverityUnknown, SeverityBad}
 
 // SeverityOf returns the severity with the stored index; empty for an unknown one.
@@ -48,7 +48,8 @@ func DaySince(now time.Time) time.Time {
 	return now.Truncate(Quarter).Add(-(DayQuarters - 1) * Quarter)
 }
 
-// DayOf computes the history that ends now. Turns are ordered by time and start with the last one before the history.
+// DayOf computes the history that ends now. turns are ordered by time; the first of them is the last change before the
+// history starts.
 func DayOf(now time.Time, turns []SeverityChange, offline []OfflinePeriod) Day {
 	var day Day
 	var current Severity

@@ -10,7 +10,7 @@ type Host struct {
 	Generation int64       `json:"generation"`
 	Status     *HostStatus `json:"status"` // nil: the host never reported
 	SeenAt     *time.Time  `json:"seenAt"` // database time of the newest report or heartbeat
-	// InventoryAt: time of the inventory of VMs, pools and networks in the newest report
+	// InventoryAt is when the host took the inventory of VMs, pools and networks in its newest report.
 	InventoryAt *time.Time `json:"lookedAt"`
 	Conflict    string     `json:"conflict,omitempty"` // set: a second agent used this host's identity
 	CreatedAt   time.Time  `json:"createdAt"`
@@ -20,7 +20,7 @@ type Host struct {
 type HostSpec struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Description string            `json:"description,omitempty"`
-	// "gpu" or "gpu=a100": VMs are placed on the host only if they tolerate every taint
+	// Taints such as "gpu" or "gpu=a100": VMs are placed on the host only if they tolerate every taint.
 	Taints []string `json:"taints,omitempty"`
 }
 
@@ -31,7 +31,7 @@ type HostStatus struct {
 	Connected    bool      `json:"connected"`       // the agent is connected to the hypervisor
 	Error        string    `json:"error,omitempty"` // the hypervisor's error if not connected
 	Inventory    Inventory `json:"inventory"`
-	OtherPools   []string  `json:"otherPools,omitempty"` // names of DiscoveredPools; older agents report only these
+	OtherPools   []string  `json:"otherPools,omitempty"` // names of DiscoveredPools; an older agent reports only these names
 	// DiscoveredPools are the host's unmanaged storage pools.
 	DiscoveredPools []DiscoveredPool `json:"discoveredPools,omitempty"`
 }
@@ -46,7 +46,7 @@ type DiscoveredPool struct {
 	Error     string `json:"error,omitempty"` // why the host could not read the other fields
 }
 
-// Discovered returns the host's unmanaged storage pools. For an older agent they have only a name.
+// Discovered returns the host's unmanaged storage pools. For an older agent, each pool has only a name.
 func (s HostStatus) Discovered() []DiscoveredPool {
 	if len(s.DiscoveredPools) > 0 {
 		return s.DiscoveredPools
@@ -73,15 +73,16 @@ type Inventory struct {
 	NUMA        []NUMANode  `json:"numa,omitempty"`
 	Disks       []HostDisk  `json:"disks,omitempty"`
 	NICs        []HostNIC   `json:"nics,omitempty"`
-	// NICs are as current as the other inventory and include ports; older agents report those of their last discovery
+	// NICsCurrent: NICs are as current as the rest of the inventory and include bridge ports; an older agent reports
+	// the NICs of its last discovery
 	NICsCurrent  bool         `json:"nicsLooked,omitempty"`
 	GPUs         []GPU        `json:"gpus,omitempty"`
-	Accelerators []string     `json:"accelerators"` // libvirt domain types that work: "kvm", "qemu"
+	Accelerators []string     `json:"accelerators"` // libvirt domain types that work on the host: "kvm", "qemu"
 	Firmwares    []Firmware   `json:"firmwares"`
 	PoolGaps     []PoolGap    `json:"poolGaps,omitempty"`    // kinds of pools that the host does not support
 	NetworkGaps  []NetworkGap `json:"networkGaps,omitempty"` // network modes that the host does not support
-	// VMFields: optional VM fields that the agent supports: see OptionalFieldNames; older agents report none and support
-	// none
+	// VMFields are the optional VM fields that the agent supports: see OptionalFieldNames. An older agent reports none
+	// and supports none.
 	VMFields  []string     `json:"vmFields,omitempty"`
 	VMGaps    []VMGap      `json:"vmGaps,omitempty"`    // optional VM fields or values that the host does not support
 	CPUModels []string     `json:"cpuModels,omitempty"` // CPU models that guests can have; older agents report none
@@ -102,8 +103,8 @@ type VMGap struct {
 	Why   string `json:"why"`
 }
 
-// NICLimitGaps returns the gaps of a host that cannot limit a NIC's bandwidth, in either direction. Peaks and bursts
-// need no gaps of their own: a NIC has them only with a limit.
+// NICLimitGaps returns the gaps of a host that cannot limit a NIC's bandwidth, one for each direction. Peaks and bursts
+// need no gaps of their own, because a NIC has them only with a limit.
 func NICLimitGaps(why string) []VMGap {
 	return []VMGap{{Field: NICLimitIn, Why: why}, {Field: NICLimitOut, Why: why}}
 }
@@ -188,20 +189,21 @@ type HostDevice struct {
 
 	Empty bool `json:"empty,omitempty"` // nothing is plugged into the USB port
 
-	// For a mediated device type: the parent devices, the maximum number of instances, and how many are still free.
+	// Only for a type of mediated device: its parent devices, the maximum number of instances, and how many are free.
 	Parents []string `json:"parents,omitempty"` // "0000:41:00.0"
 	Max     int      `json:"most,omitempty"`
 	Free    int      `json:"free,omitempty"`
 
 	SizeBytes int64 `json:"sizeBytes,omitempty"` // size of a disk
-	// HostUse: the host's own use of the disk, which excludes passthrough, as the end of "the disk is …"
+	// HostUse is how the host itself uses the disk, as the end of "the disk is …". Such a disk cannot be passed
+	// through.
 	HostUse string `json:"busy,omitempty"`
 }
 
 // MaxReportedDevices bounds the passthrough devices in one host's report.
 const MaxReportedDevices = 512
 
-// HostPhase is the one status word for a host. It is derived, never stored.
+// HostPhase is the state of a host as pages show it. It is derived, never stored.
 type HostPhase string
 
 const (
@@ -209,7 +211,7 @@ const (
 	HostDegraded HostPhase = "degraded" // online, but the hypervisor does not answer
 	HostConflict HostPhase = "conflict" // a second agent uses the host's identity
 	HostPending  HostPhase = "pending"  // never online
-	HostUnknown  HostPhase = "unknown"  // offline: last seen longer ago than Freshness
+	HostUnknown  HostPhase = "unknown"  // offline: the last report is older than Freshness
 )
 
 // StaleInventoryError is the error text of an online host whose agent has not inspected the hypervisor for longer than
@@ -219,7 +221,7 @@ const StaleInventoryError = "The agent has not reached the hypervisor for more t
 // HostPhases lists every phase of a host.
 var HostPhases = []HostPhase{HostOnline, HostDegraded, HostConflict, HostPending, HostUnknown}
 
-// Phase derives the host's status word at now. Faults of pools do not affect it.
+// Phase derives the host's phase at now. Faults of pools do not affect it.
 func (h Host) Phase(now time.Time) HostPhase {
 	switch {
 	case h.SeenAt == nil || h.Status == nil:
@@ -253,12 +255,12 @@ type HostView struct {
 	Host
 	Phase         HostPhase `json:"phase"`
 	VMs           int       `json:"vms"`
-	Deleting      int       `json:"leaving,omitempty"` // VMs among these whose deletion was requested
+	Deleting      int       `json:"leaving,omitempty"` // VMs among these with a requested deletion
 	CommittedCPUs int       `json:"committedCpus"`     // vCPUs of all VMs on the host
 	CommittedMiB  int64     `json:"committedMemoryMiB"`
 	// ReservedCPU: total CPU reservation of the VMs on the host, percent of one processor; only for a single host
 	ReservedCPU int64      `json:"reservedCpuPercent,omitempty"`
-	Load        *HostMeter `json:"load,omitempty"` // of the newest report; only for a single host
+	Load        *HostMeter `json:"load,omitempty"` // from the newest report; only for a single host
 }
 
 // JoinToken lets one machine join as a host. The secret is shown once; only its hash is stored.
@@ -272,5 +274,5 @@ type JoinToken struct {
 	UsedBy    string      `json:"usedBy,omitempty"` // name of the host that joined
 	RevokedAt *time.Time  `json:"revokedAt,omitempty"`
 	Secret    string      `json:"secret,omitempty"`  // only in the response that creates the token
-	Command   string      `json:"command,omitempty"` // only in that response: the command to paste on the host
+	Command   string      `json:"command,omitempty"` // only in the response that creates the token: the command to run on the host
 }

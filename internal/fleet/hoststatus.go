@@ -3,7 +3,7 @@ package fleet
 // HostStatusesListed is the maximum number of host statuses returned with an object.
 const HostStatusesListed = 50
 
-// SeverityCounts counts host statuses by severity.
+// SeverityCounts counts the statuses of an object on its hosts, by severity.
 type SeverityCounts struct {
 	OK      int `json:"ok"`
 	Warn    int `json:"warn"`
@@ -25,10 +25,10 @@ func (t *SeverityCounts) Add(severity Severity, n int) {
 	}
 }
 
-// All returns the number of statuses.
+// All returns the total number of statuses.
 func (t SeverityCounts) All() int { return t.OK + t.Warn + t.Bad + t.Unknown }
 
-// CountedSeverity returns the severity under which SeverityCounts counts a status.
+// CountedSeverity returns the severity that SeverityCounts.Add uses for a status of this severity.
 func CountedSeverity(severity Severity) Severity {
 	switch severity {
 	case SeverityOK, SeverityBad, SeverityUnknown:
@@ -37,7 +37,7 @@ func CountedSeverity(severity Severity) Severity {
 	return SeverityWarn
 }
 
-// HostStatusKeys are the filter keys of a host matrix.
+// HostStatusKeys are the filter keys of the matrix of hosts and their pools or networks.
 var HostStatusKeys = FilterKeys{
 	{"name", "name of the host", nil},
 	{"tone", "severity on the host", texts([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown})},

@@ -1,5 +1,5 @@
-// Package fleet is the vocabulary of Quantix: virtual machines, hosts, pools, networks, projects, users, jobs, their
-// states, the actions that states allow, and errors. It imports only the standard library; every other package uses its
+// Package fleet defines the types of Quantix: virtual machines, hosts, pools, networks, projects, users, jobs, their
+// states, the actions that states allow, and errors. It imports only the standard library. Every other package uses its
 // types.
 package fleet
 
@@ -43,7 +43,7 @@ type (
 // lastID orders the IDs that this process creates within one millisecond.
 var lastID struct {
 	mu   sync.Mutex
-	last uint64 // milliseconds since 1970 << 12 | counter within the millisecond
+	last uint64 // milliseconds since 1970, shifted left by 12 bits, with a counter within the millisecond in the low bits
 }
 
 // NewID returns a version 7 UUID, ordered by creation time and, within one process, strictly increasing.

@@ -39,8 +39,8 @@ type Image struct {
 	Template   string     `json:"template,omitempty"`
 }
 
-// whyTemplateDisk returns why an action must be done on the image's template instead; empty: the image belongs to no
-// template. The argument is a relative clause about the template.
+// whyTemplateDisk returns why an action must be done on the template that the image belongs to; empty: the image
+// belongs to no template. what completes the sentence "The image is a disk of the template T, …".
 func (i Image) whyTemplateDisk(what string) string {
 	if i.TemplateID == "" {
 		return ""
@@ -48,7 +48,7 @@ func (i Image) whyTemplateDisk(what string) string {
 	return fmt.Sprintf("The image is a disk of the template %s, %s.", i.Template, what)
 }
 
-// ImageGrant publishes an image to one project or to all of them.
+// ImageGrant is the publication of an image to one project or to all projects.
 type ImageGrant struct {
 	ProjectID   ProjectID `json:"projectId,omitempty"` // empty: every project
 	ProjectName string    `json:"projectName,omitempty"`
@@ -69,8 +69,8 @@ type ImageVersion struct {
 	StartID   StartImageID `json:"startId,omitempty"` // entry of the image catalog that the version was downloaded from
 	CreatedBy string       `json:"createdBy,omitempty"`
 	CreatedAt time.Time    `json:"createdAt"`
-	Usable    bool         `json:"offered"` // an online host has a copy that VMs can be created from
-	// Verified: the checksum of such a copy was verified and the file is unchanged since
+	Usable    bool         `json:"offered"` // an online host has a copy that can be the source of new VMs
+	// Verified: the checksum of a usable copy was verified, and the file is unchanged since
 	Verified bool        `json:"verified"`
 	Copies   []ImageCopy `json:"copies,omitempty"` // only for users who may see hosts
 	// VMs: names of some VMs created from the version; only for users who may see hosts
@@ -100,16 +100,16 @@ type ImageCopy struct {
 	HostName string    `json:"hostName,omitempty"`
 	Volume   string    `json:"volume"`
 	State    CopyState `json:"state"`
-	// Why: why VMs cannot be created from the copy; the host's own message if there is one
+	// Why: why no VM can be created from the copy; the host's own message if there is one
 	Why        string     `json:"why,omitempty"`
 	AllocBytes int64      `json:"allocBytes,omitempty"`
 	SHA256     string     `json:"sha256,omitempty"` // as the host computed it; empty once the file has changed
 	SeenAt     *time.Time `json:"seenAt,omitempty"` // when a host with the copy was last seen
 	AddedBy    string     `json:"addedBy"`
 	AddedAt    time.Time  `json:"addedAt"`
-	// Overlays are volumes and VM disks backed by the copy.
+	// Overlays are names of volumes and VM disks that are backed by the copy.
 	Overlays []string      `json:"overlays,omitempty"`
-	Work     string        `json:"work,omitempty"` // title of the running task for the copy
+	Work     string        `json:"work,omitempty"` // title of the running task on the copy
 	Actions  []ActionState `json:"actions,omitempty"`
 }
 
@@ -167,7 +167,8 @@ func (v ImageView) Published() string {
 	return strings.Join(names, ", ")
 }
 
-// countCopies counts the copies and those being written, and lists the volumes backed by any copy.
+// countCopies returns the number of copies, the number of copies that a host is still writing, and the volumes backed
+// by any copy.
 func (v ImageView) countCopies() (n, inProgress int, overlays []string) {
 	for _, version := range v.Versions {
 		n += len(version.Copies)
@@ -181,7 +182,7 @@ func (v ImageView) countCopies() (n, inProgress int, overlays []string) {
 	return n, inProgress, overlays
 }
 
-// Actions on images and their copies, beside those that other resource types share.
+// Actions that only images and their copies have.
 const (
 	ActPublish  Action = "publish"  // of an image: publish it to a project
 	ActWithdraw Action = "withdraw" // of an image: stop publishing it to a project
@@ -220,7 +221,7 @@ var imageActions = actionTable[ImageView]{
 	}},
 }
 
-// unreadableReason returns the reason why the version's copies are unreadable.
+// unreadableReason returns the reason why no copy of the version can be read.
 func (v ImageVersion) unreadableReason() string {
 	for _, c := range v.Copies {
 		if c.Why != "" {
@@ -235,7 +236,7 @@ func (v ImageVersion) unreadableReason() string {
 func (v ImageView) Allows(a Action) (bool, string) { return imageActions.allows(v, a) }
 func (v ImageView) Actions() []ActionState         { return imageActions.states(v) }
 
-// copyUse is a copy of a version. last is set if no other copy of the version is readable.
+// copyUse is a copy of an image version. last is set if no other copy of the version is readable.
 type copyUse struct {
 	ImageCopy
 	last bool
@@ -323,7 +324,7 @@ func CheckImageName(c *Checks, field, name string) {
 	}
 }
 
-// Check adds an error at field for each invalid fact.
+// Check adds an error at field for each invalid value.
 func (o OSFacts) Check(c *Checks, field string) {
 	known := o.Family == ""
 	for _, f := range OSFamilies {
@@ -342,7 +343,7 @@ func (o OSFacts) Check(c *Checks, field string) {
 // SubjectImage returns the subject of an image, which is also the key of its wake-ups.
 func SubjectImage(id ImageID) Subject { return SubjectOf(TypeImage, id) }
 
-// CopyName returns the default file name of a version's copy.
+// CopyName returns the default file name for a copy of an image version.
 func CopyName(image string, number int, format string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-' {

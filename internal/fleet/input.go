@@ -1,6 +1,6 @@
 package fleet
 
-// Input describes a form's input for a field. It has no Section if the form has a special input for the field.
+// Input describes the form input of a field. Section is empty if the form has a special input for the field.
 type Input struct {
 	Section     Section
 	Label       string
@@ -8,8 +8,8 @@ type Input struct {
 	Options     []Option // values of a choice; proposals for a text
 	Kind        InputKind
 	Unit        string // unit of a number
-	Default     int    // default of an empty number; 0: the default is no number
-	DefaultName string // accepted name of a choice's default: "virtio"
+	Default     int    // value of an empty number input; 0: no default number
+	DefaultName string // accepted name of the choice's default: "virtio"
 	Example     string // placeholder; empty: the default
 	Rows        []Row  // input fields of each list element
 	Reserved    string // for a row's field: see Field.Reserved

@@ -9,18 +9,18 @@ type NetworkAddresses struct {
 	Reservations []ReservedAddress `json:"reservations"`
 	InUse        []AddressInUse    `json:"inUse"` // sorted by host and address
 	Conflicts    []AddressConflict `json:"conflicts"`
-	Next         string            `json:"next,omitempty"` // first free IPv4 address, outside the DHCP ranges if possible
-	// More: not all NICs were inspected: name a host to see all of its NICs
+	Next         string            `json:"next,omitempty"` // first free IPv4 address, preferably outside the DHCP ranges
+	// More: some NICs are missing here because there are too many; a request for one host returns all of its NICs
 	More bool `json:"more,omitempty"`
 }
 
-// RangeUse is a DHCP range with its usage on the host that uses the most addresses.
+// RangeUse is a DHCP range with its use on the host where most of its addresses are in use.
 type RangeUse struct {
 	AddressRange
 	Size     int64  `json:"size"`
 	Used     int    `json:"used"`
 	HostName string `json:"hostName,omitempty"` // host that uses the most addresses
-	Reserved int    `json:"reserved"`           // reserved addresses inside the range
+	Reserved int    `json:"reserved"`           // reserved addresses in the range
 }
 
 // ReservedAddress is a static lease with its VM.
@@ -28,7 +28,7 @@ type ReservedAddress struct {
 	StaticLease
 	VMID    VMID   `json:"vmId,omitempty"` // empty: no VM has the NIC
 	VMName  string `json:"vmName,omitempty"`
-	InRange bool   `json:"inRange"` // inside a DHCP range, which then has one address less to give out
+	InRange bool   `json:"inRange"` // inside a DHCP range, so the range has one address less for other NICs
 }
 
 // AddressInUse is an address of a NIC on one host.
@@ -43,7 +43,7 @@ type AddressInUse struct {
 	By       []AddressSource `json:"by"`
 	Reserved bool            `json:"reserved"`
 	SeenAt   *time.Time      `json:"seenAt"`            // time of the host's inventory
-	Unknown  bool            `json:"unknown,omitempty"` // the host is offline: the data may be outdated
+	Unknown  bool            `json:"unknown,omitempty"` // the host is offline, so the data may be outdated
 }
 
 // AddressConflict is an address problem that needs attention.
@@ -61,9 +61,10 @@ type ConflictKind string
 const (
 	ConflictDuplicate         ConflictKind = "twice"    // two NICs use one address on one host
 	ConflictReserved          ConflictKind = "reserved" // another NIC uses a reserved address
-	ConflictUnusedReservation ConflictKind = "astray"   // a NIC does not use its reserved address
-	ConflictGateway           ConflictKind = "gateway"  // a guest uses the gateway address of the hosts
-	// ConflictInRange: a guest uses an address of a DHCP range without a lease: DHCP may give it to another guest
+	ConflictUnusedReservation ConflictKind = "astray"   // a NIC has a reservation but uses another address
+	ConflictGateway           ConflictKind = "gateway"  // a guest uses the gateway's address
+	// ConflictInRange: a guest without a lease uses an address of a DHCP range, and DHCP may give the address to
+	// another guest
 	ConflictInRange ConflictKind = "inRange"
 	ConflictMAC     ConflictKind = "mac" // two VMs use one MAC address
 )

@@ -27,16 +27,17 @@ const Lease = 30 * time.Second
 type JobArgs struct {
 	DeleteDisks bool   `json:"deleteDisks,omitempty"` // vm.delete; true for each job that destroys a volume's data
 	Console     PairID `json:"console,omitempty"`     // console.open
-	// PortalURL is, for console.open, the portal with the browser's half of the relay; empty: the agent's own portal
+	// PortalURL is, for console.open, the address of the portal that the user's browser is connected to. Empty: the
+	// agent's own portal.
 	PortalURL string        `json:"portalUrl,omitempty"`
 	Volume    *VolumeParams `json:"volume,omitempty"` // volume.*
-	// Upload is, for upload.open, the upload whose data comes over Pair at PortalURL.
+	// Upload is, for upload.open, the upload to receive. The portal at PortalURL sends the data over the relay Pair.
 	Upload  UploadID         `json:"upload,omitempty"`
 	Pair    PairID           `json:"pair,omitempty"`
 	Move    *MoveParams      `json:"move,omitempty"`    // vm.move
 	Migrate *MigrationParams `json:"migrate,omitempty"` // vm.leave
 
-	// Run is, for vm.restart, the start time of the run to end. A VM with another start time has already restarted.
+	// Run is, for vm.restart, the start time of the guest to stop. A VM with another start time has already restarted.
 	Run *time.Time `json:"run,omitempty"`
 
 	Snapshot *SnapshotParams `json:"snapshot,omitempty"` // vm.snapshot, vm.revert, vm.snapshot.delete, vm.consolidate
@@ -45,7 +46,7 @@ type JobArgs struct {
 }
 
 // Subject names the object of a job or task: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", or "task:<id>" for a
-// parent task. Only one job per subject runs at a time.
+// parent task. Only one job of a subject runs at a time.
 type Subject string
 
 // SubjectVM returns the subject of a VM, which is also the key of its wake-ups.

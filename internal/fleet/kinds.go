@@ -11,7 +11,7 @@ const (
 	VMShutdown JobKind = "vm.shutdown" // ask the guest to power off, and wait until it has
 	VMStop     JobKind = "vm.stop"     // force off
 	VMReboot   JobKind = "vm.reboot"   // ask the guest to reboot
-	VMReset    JobKind = "vm.reset"    // reset without asking the guest
+	VMReset    JobKind = "vm.reset"    // reset the VM without notice to the guest
 	// VMRestart: ask the guest to power off, wait, apply and start, so that WhenNextBoot changes take effect
 	VMRestart      JobKind = "vm.restart"
 	VMPause        JobKind = "vm.pause"
@@ -39,10 +39,10 @@ const (
 	VolumeWipe     JobKind = "volume.wipe"   // overwrite all data with zeros
 	VolumeDelete   JobKind = "volume.delete"
 	VolumeRead     JobKind = "volume.read" // stream a volume's file to the portal with a waiting client
-	UploadOpen     JobKind = "upload.open" // fetch the data of a volume.upload from a portal
+	UploadOpen     JobKind = "upload.open" // receive the data of a volume.upload from a portal
 
-	SecurityGroupApply   JobKind = "secgroup.apply"   // update the rules and member addresses on the NICs of a host
-	SecurityGroupRelease JobKind = "secgroup.release" // remove the group from a host without NICs in it
+	SecurityGroupApply   JobKind = "secgroup.apply"   // update a group's rules and member addresses on the NICs of a host
+	SecurityGroupRelease JobKind = "secgroup.release" // remove a group from a host that has no NICs in it
 	VolumeHash           JobKind = "volume.hash"      // compute a volume's SHA-256
 	VolumeCopy           JobKind = "volume.copy"      // copy from another pool or from a VM's disk
 
@@ -53,14 +53,14 @@ const (
 	VMSnapshotDelete JobKind = "vm.snapshot.delete" // delete one snapshot, or one with all its descendants
 	VMConsolidate    JobKind = "vm.consolidate"     // merge the data of deleted snapshots
 
-	VolumeConvert JobKind = "volume.convert" // convert a foreign disk, or one in an archive, to qcow2
+	VolumeConvert JobKind = "volume.convert" // convert a disk of another product, or a disk in an archive, to qcow2
 	VolumeExport  JobKind = "volume.export"  // write a VM's disks and description to an archive
 
-	VMPlan    JobKind = "vm.plan"    // render the definition that a change would produce
-	VMMigrate JobKind = "vm.migrate" // cold migration: send the disks to another host, then remove the definition here
+	VMPlan    JobKind = "vm.plan"    // render the definition that an edit would produce
+	VMMigrate JobKind = "vm.migrate" // cold migration: send the disks to another host, then remove the definition on this host
 )
 
-// JobKindInfo holds everything about a job kind except how a host executes it, which is the agent's job handler.
+// JobKindInfo describes a job kind, except how a host executes it: see the agent's job handlers.
 type JobKindInfo struct {
 	Name       JobKind
 	Type       ResourceType  // resource type of its subject
@@ -71,29 +71,29 @@ type JobKindInfo struct {
 	TakesSlot          bool  // the job occupies one of the host's job slots. Jobs that wait for a guest and short calls occupy none
 	AppliesSpec        bool  // the job updates the definition and the disks from the spec
 	Power              Power // requested power state; empty: none. The SQL function ordered_power has the same values
-	NewestOnly         bool  // a newer job of these kinds replaces a queued one
-	WaitsForGuest      bool  // the job waits for the guest until another job of the VM arrives
+	NewestOnly         bool  // a newer job of such a kind replaces a queued one
+	WaitsForGuest      bool  // the job waits for the guest until it ends or another job of the VM arrives
 	InterruptsWaits    bool  // the job interrupts jobs that wait for the guest
-	UsesGuest          bool  // the job uses the guest: a failure is the task's error, not a problem of the VM
-	SingleShot         bool  // never execute twice: the agent journals the job first and, if in doubt, ends it as unknown
+	UsesGuest          bool  // the job needs the guest's cooperation: a failure is the task's error, not a problem of the VM
+	SingleShot         bool  // the job must not run twice: the agent journals it first and, if in doubt, ends it as unknown
 	SingleShotWithData bool  // single-shot if the job also deletes data
-	CancelledAtOnce    bool  // the job waits for a user. A cancellation ends it at once, and the agent removes the result afterwards
-	// Stoppable: a host can stop the running job on request. Nothing is changed then except the effect described by
-	// Left.
+	CancelledAtOnce    bool  // a cancellation ends the job at once, because it waits for a user; the agent removes the result afterwards
+	// Stoppable: a host can stop the running job on request. Only the effect that LeftoverText describes then remains.
 	Stoppable    bool
-	LeftoverText string // effect that a stopped job leaves behind, in a sentence
-	OnSnapshots  bool   // a snapshot job: a VM runs one at a time
-	// Background: the job does not change its subject: it has no visible task, waits for no other job and blocks none
+	LeftoverText string // sentence about the effect that remains after the job was stopped
+	OnSnapshots  bool   // the job changes snapshots: a VM runs one such job at a time
+	// Background: the job does not change its subject. It has no visible task, and it neither waits for other jobs nor
+	// blocks them.
 	Background bool
 
-	// Why the job cannot be cancelled: Stands applies while it is queued, Begun after a host began it. Empty: it can.
+	// Reasons why the job cannot be cancelled while it is queued, and after a host has begun it. Empty: it can be.
 	WhyNotCancellable, WhyNotCancellableOnceBegun string
 }
 
-// notCancellable is the reason why a job that brings a host to the intended state cannot be cancelled.
+// notCancellable is the refusal for a job that brings a host to the intended state.
 const notCancellable = "This task cannot be cancelled: it would be repeated until the host matches the configuration. Change the configuration instead."
 
-// mergeLeftover describes the effect of a stopped merge.
+// mergeLeftover describes what remains after a merge was stopped.
 const mergeLeftover = "The snapshot is deleted, but its data remains: consolidate the VM's disks to free the space."
 
 // longCopy limits jobs that write a whole volume: 64 TiB at 1.5 GiB/s. A storage timeout ends a stalled job sooner.
@@ -107,7 +107,7 @@ var kinds = []JobKindInfo{
 	{Name: VMStop, Type: TypeVM, Verb: "Force off", Permission: MayUseVMs, Limit: time.Minute, NewestOnly: true, Power: Stopped, InterruptsWaits: true},
 	{Name: VMReboot, Type: TypeVM, Verb: "Reboot", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true},
 	{
-		// A job that waits for the guest takes no slot, but the start inside a restart takes one like any start.
+		// A job that waits for the guest takes no job slot, but a restart includes a start, which takes a slot.
 		Name: VMRestart, Type: TypeVM, Verb: "Restart", Permission: MayUseVMs, Limit: 36 * time.Minute, AppliesSpec: true, NewestOnly: true, Power: Running, WaitsForGuest: true,
 	},
 	{Name: VMReset, Type: TypeVM, Verb: "Reset", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true, InterruptsWaits: true},

@@ -7,14 +7,14 @@ type Query struct {
 	Filter  string    // filter language: "phase:running label:env=prod name:web*"
 	Sort    string    // column key, prefixed with "-" for descending order; empty: the list's default order
 	Limit   int       // 1…500; 0: 100
-	After   string    // Next of the previous page
-	Before  string    // Prev of the following page; excludes After
+	After   string    // Next of the page before
+	Before  string    // Prev of the page after; excludes After
 	Project ProjectID // empty: all projects that the actor may see
 }
 
 // Page is one page of a list. Next is the cursor of the following page, empty at the end. Prev is the cursor of the
-// previous page, empty at the start. On a page reached by a cursor, the cursor back is always set: rows existed there
-// when the cursor was created.
+// previous page, empty at the start. On a page reached by a cursor, the cursor in the opposite direction is always set,
+// because rows existed there when the cursor was created.
 type Page[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next"`
@@ -38,8 +38,8 @@ type SearchHit struct {
 	Kind     string   `json:"kind"` // "vm", "host", "pool", "network", "project", "found"
 	ID       string   `json:"id"`
 	Name     string   `json:"name"`
-	Hint     string   `json:"hint"`            // matched text: an address, a label, …
-	Phase    string   `json:"phase,omitempty"` // Word of the phase
+	Hint     string   `json:"hint"`            // the text that matched: an address, a label, …
+	Phase    string   `json:"phase,omitempty"` // text of the object's phase
 	Severity Severity `json:"severity,omitempty"`
 }
 

@@ -34,7 +34,7 @@ func (s VMSpec) checkPC(c *Checks, prefix string) {
 	if s.Devices.Watchdog == "itco" {
 		c.Add(prefix+".devices.watchdog", "Only the machine q35 has the iTCO watchdog. Choose that machine, or another watchdog.")
 	}
-	places := 1 // the first CD-ROM drive
+	places := 1 // number of IDE devices; the first CD-ROM drive is always one
 	for i, d := range s.Drives {
 		if !d.Floppy() {
 			if places++; places > maxIDE {

@@ -71,7 +71,8 @@ func TestMachineTypeRefusesUnsupportedDevices(t *testing.T) {
 	}
 }
 
-// Gaps can be about single values of a device's field, so Used lists each value once, at the first device with it.
+// A gap can concern a single value of a device's field, so UsedFields lists each value once, at the first device that
+// has it.
 func TestUsedListsEachDeviceFieldValueOnce(t *testing.T) {
 	t.Parallel()
 	spec := fleet.VMSpec{

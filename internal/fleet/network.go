@@ -30,11 +30,11 @@ type NetworkStatus struct {
 	Active    bool     `json:"active"`
 	Autostart bool     `json:"autostart,omitempty"`
 	Bridge    string   `json:"bridge,omitempty"`  // bridge device of a libvirt network
-	Forward   string   `json:"forward,omitempty"` // "nat", "route", "bridge", "" (isolated)
+	Forward   string   `json:"forward,omitempty"` // forward mode of a libvirt network: "nat", "route", "bridge"; empty: isolated
 	Subnets   []string `json:"subnets,omitempty"` // "192.168.122.0/24"
 	// Error: a problem, which an active network can have too; libvirt's own message if there is one
 	Error          string `json:"error,omitempty"`
-	StoppedOutside bool   `json:"byOthers,omitempty"` // inactive: the network was stopped on the host outside Quantix
+	StoppedOutside bool   `json:"byOthers,omitempty"` // the network is inactive because it was stopped on the host outside Quantix
 	// NameTaken: the host has another network with the managed network's name; set by the portal, never by an agent
 	NameTaken bool `json:"foreign,omitempty"`
 
@@ -45,7 +45,7 @@ type NetworkStatus struct {
 	// RolledBack is the time when the host rolled back its newest change because it lost the portal. The host does
 	// not retry automatically.
 	RolledBack *time.Time   `json:"rolledBack,omitempty"`
-	NICs       *NetworkNICs `json:"nics,omitempty"`   // for modes with host resources per NIC: the assignment of each NIC
+	NICs       *NetworkNICs `json:"nics,omitempty"`   // only for modes that need a host resource for each NIC: how many are in use
 	Leases     []DHCPLease  `json:"leases,omitempty"` // leases given out by the network's DHCP server on an assigned host
 }
 
@@ -60,7 +60,7 @@ type NetworkHost struct {
 	Assigned  bool           `json:"assigned"`          // a user assigned the network to the host
 	Releasing bool           `json:"leaving,omitempty"` // the release was requested and is not finished on the host
 	Day       Day            `json:"day,omitempty"`     // 24-hour history; only on pages of one network
-	VMs       int            `json:"vms,omitempty"`     // VMs on the host with a NIC on the network, if it has a problem
+	VMs       int            `json:"vms,omitempty"`     // number of VMs on the host with a NIC on the network; only if the network has a problem there
 }
 
 // NetworkView is a network as the API and pages show it.
@@ -78,8 +78,8 @@ type NetworkHealth struct {
 	Hosts          int            `json:"hosts"`
 	Active         int            `json:"active"` // hosts with a fresh report that the network is active
 	SeverityCounts SeverityCounts `json:"severityCounts"`
-	Forwards       []string       `json:"forwards,omitempty"` // different forward modes that hosts report, a few of them
-	Subnets        []string       `json:"subnets,omitempty"`  // different subnets that hosts report, a few of them
+	Forwards       []string       `json:"forwards,omitempty"` // different forward modes that hosts report, at most a few
+	Subnets        []string       `json:"subnets,omitempty"`  // different subnets that hosts report, at most a few
 }
 
 // NetworkState is the state of a network on one host.

@@ -10,8 +10,8 @@ import (
 // Modes of networks whose layer 2 is outside libvirt. Hosts have no address in them and serve neither DHCP nor DNS.
 const (
 	NetworkBridged NetworkMode = "bridge"  // on an existing bridge of the hosts
-	NetworkUplink  NetworkMode = "uplink"  // on a bridge that each host creates on one of its devices, or on a VLAN of it
-	NetworkVXLAN   NetworkMode = "vxlan"   // on a bridge that each host creates, connected to the other hosts by tunnels
+	NetworkUplink  NetworkMode = "uplink"  // on a bridge that each host creates on one of its devices, or on a VLAN of the device
+	NetworkVXLAN   NetworkMode = "vxlan"   // on a bridge that each host creates; tunnels connect the bridges
 	NetworkOVS     NetworkMode = "ovs"     // on an existing Open vSwitch bridge of the hosts
 	NetworkMacvtap NetworkMode = "macvtap" // directly on a device of the host
 	NetworkSRIOV   NetworkMode = "sriov"   // each NIC on a virtual function of a device of the host
@@ -21,7 +21,7 @@ const (
 const (
 	MaxVNI  = 1<<24 - 1
 	MaxVLAN = 4094
-	// MaxPeers is the maximum number of hosts of one overlay: each host floods to all others.
+	// MaxPeers is the maximum number of hosts of one overlay, because each host sends broadcasts to all others.
 	MaxPeers = 1024
 	// VXLANPort is the UDP port of the hosts for VXLAN packets.
 	VXLANPort = 4789
@@ -35,7 +35,7 @@ func VXLANOverhead(over netip.Addr) int {
 	return 70
 }
 
-// NetworkType holds everything about a network mode except how a host creates it.
+// NetworkType describes a network mode, except how a host creates such a network.
 type NetworkType struct {
 	Mode           NetworkMode
 	Word           string // name on pages: "VXLAN overlay"
@@ -44,9 +44,9 @@ type NetworkType struct {
 	HostAddresses  bool   // hosts have addresses in the network and can serve DHCP and DNS
 	External       bool   // the network leads out of the host, so VMs of a project need a grant
 	CreatesDevices bool   // the agent creates devices for the network
-	SpansHosts     bool   // guests of different hosts can share a layer 2
+	SpansHosts     bool   // guests on different hosts can be on the same layer 2
 	Unfiltered     bool   // hosts cannot filter the NICs: security groups and anti-spoofing do not work
-	PortGroupVLANs bool   // port groups can have VLANs of their own
+	PortGroupVLANs bool   // port groups can have their own VLANs
 	RequiredFields []string
 	OptionalFields []string
 }
@@ -196,7 +196,8 @@ func UnfilteredModes() (out []string) {
 	return out
 }
 
-// OfMode returns the spec without the fields of other modes. A form without scripts sends the fields of all modes.
+// OfMode returns the spec without the fields that its mode does not have. A form without scripts sends the fields of
+// all modes.
 func (s NetworkSpec) OfMode() NetworkSpec {
 	t := s.Mode.Info()
 	for _, f := range networkFields {
@@ -210,7 +211,7 @@ func (s NetworkSpec) OfMode() NetworkSpec {
 	return s
 }
 
-// checkMode adds an error for each missing field of the mode and for each field of another mode.
+// checkMode adds an error for each missing field of the spec's mode, and for each field that the mode does not have.
 func (s NetworkSpec) checkMode(c *Checks, prefix string) {
 	t := s.Mode.Info()
 	if t.Mode == "" {
@@ -255,7 +256,7 @@ func lowerFirst(label string) string {
 	return strings.ToLower(label[:1]) + label[1:]
 }
 
-// BridgeDevice returns the name of the bridge that a host creates for a network whose mode is Made.
+// BridgeDevice returns the name of the bridge that a host creates for the network, if its mode has CreatesDevices.
 func (n Network) BridgeDevice() string {
 	if n.Spec.Bridge != "" {
 		return n.Spec.Bridge
@@ -263,18 +264,18 @@ func (n Network) BridgeDevice() string {
 	return n.device("qxb-")
 }
 
-// TunnelDevice and VLANDevice return the names of the devices that a host adds to the bridge BridgeDevice.
+// TunnelDevice and VLANDevice return the names of the devices that a host attaches to the bridge BridgeDevice.
 func (n Network) TunnelDevice() string { return n.device("qxv-") }
 func (n Network) VLANDevice() string   { return n.device("qxl-") }
 
-// device returns a name that is unique per network and the same on every host. It uses the end of the ID, which is
-// random.
+// device returns a device name that is unique per network and the same on every host. It ends with the last digits of
+// the network's ID, which are random.
 func (n Network) device(prefix string) string {
 	id := strings.ReplaceAll(string(n.ID), "-", "")
 	return prefix + id[max(0, len(id)-10):]
 }
 
-// NetworkGap is a network mode that a host does not support. Why is the reason in a sentence.
+// NetworkGap is a network mode that a host does not support. Why is the reason, as a sentence.
 type NetworkGap struct {
 	Mode NetworkMode `json:"mode"`
 	Why  string      `json:"why"`

@@ -64,8 +64,8 @@ func TestNetworkModesWithoutAddressesAreValidated(t *testing.T) {
 	}
 }
 
-// A form without scripts sends the fields of all modes. OfMode removes the fields of other modes, and the result is
-// valid.
+// A form without scripts sends the fields of all modes. OfMode drops the fields that the spec's mode does not have, and
+// the result is valid.
 func TestOfModeDropsFieldsOfOtherModes(t *testing.T) {
 	t.Parallel()
 	all := fleet.NetworkSpec{

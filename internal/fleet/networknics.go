@@ -8,7 +8,7 @@ type DirectMode string
 
 const (
 	DirectPrivate DirectMode = "private" // guests of one host never reach one another
-	// DirectVEPA: through the outside switch, which must support reflective relay (hairpin)
+	// DirectVEPA: guests reach one another through the external switch, which must support reflective relay (hairpin)
 	DirectVEPA        DirectMode = "vepa"
 	DirectPassthrough DirectMode = "passthrough" // one NIC has the device exclusively
 )
@@ -71,13 +71,14 @@ func (s NetworkSpec) HasExclusiveNICs() bool {
 	return s.Mode == NetworkSRIOV || s.Direct == DirectPassthrough
 }
 
-// NetworkNICs counts the NICs that a host can put on a Counted network.
+// NetworkNICs counts the NICs that a host can put on a network with HasExclusiveNICs.
 type NetworkNICs struct {
 	Total int `json:"total"` // enabled virtual functions; with passthrough: 1
 	Used  int `json:"used"`  // used by running guests, managed or not
 }
 
-// ShortageWarning returns a warning if more NICs are on the network than the host supports; empty: it supports all.
+// ShortageWarning returns a warning if more VM NICs are on the network than the host has resources for; empty: it has
+// enough.
 func (c NetworkNICs) ShortageWarning(s NetworkSpec, nics int) string {
 	switch {
 	case nics <= c.Total || c.Total == 0:

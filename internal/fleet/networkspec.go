@@ -30,7 +30,7 @@ const (
 type NetworkSpec struct {
 	Mode   NetworkMode `json:"mode"`
 	IPv4   *Subnet     `json:"ipv4,omitempty"`
-	IPv6   *Subnet     `json:"ipv6,omitempty"`   // routed in every mode: there is no NAT for IPv6
+	IPv6   *Subnet     `json:"ipv6,omitempty"`   // routed in every mode, because there is no NAT for IPv6
 	DNS    bool        `json:"dns"`              // the host serves DNS to guests
 	Domain string      `json:"domain,omitempty"` // DNS domain of the guests
 	Bridge string      `json:"bridge,omitempty"` // bridge device on the hosts; empty: libvirt chooses the name
@@ -40,10 +40,10 @@ type NetworkSpec struct {
 	Device string `json:"device,omitempty"`
 	VLAN   int    `json:"vlan,omitempty"` // 0: untagged
 	VNI    int    `json:"vni,omitempty"`  // VXLAN network identifier of an overlay
-	// Underlay: subnet between an overlay's hosts; each host has an address there
+	// Underlay is the subnet between an overlay's hosts. Each host has an address in it.
 	Underlay string     `json:"underlay,omitempty"`
 	Direct   DirectMode `json:"direct,omitempty"` // macvtap mode
-	// STP: the bridge runs the spanning tree protocol, which delays each new port by some seconds
+	// STP: the bridge runs the spanning tree protocol, which delays traffic of each new port by some seconds
 	STP         bool   `json:"stp,omitempty"`
 	Description string `json:"description,omitempty"`
 
@@ -146,7 +146,7 @@ func (s NetworkSpec) Check(c *Checks, prefix string) {
 	CheckDescription(c, prefix+".description", s.Description)
 }
 
-// checkPlain is Check for a spec without addresses.
+// checkPlain is Check for modes without addresses of the hosts.
 func (s NetworkSpec) checkPlain(c *Checks, prefix string) {
 	checkDevice(c, prefix+".bridge", s.Bridge, "bridge")
 	if s.Mode.Info().CreatesDevices && systemDevice.MatchString(s.Bridge) {
@@ -182,7 +182,7 @@ type family struct {
 	name, other, example string
 	is                   func(netip.Addr) bool
 	minBits, maxBits     int            // bounds of the prefix length, bits
-	boundsError          string         // error text for the bounds
+	boundsError          string         // error text for a prefix length outside the bounds
 	reserved             []netip.Prefix // prefixes that guest networks must not overlap
 }
 

@@ -80,8 +80,8 @@ func PlainSet(text string) string {
 	return strings.Join(out, ",")
 }
 
-// GrownNodes returns how many MiB each node gains from was to to. ok is false if the nodes differ in another way, or if
-// the growth is not a multiple of MemoryStep.
+// GrownNodes returns how much memory each node gains from was to to, in MiB. ok is false if the nodes also differ in
+// other ways, or if a gain is not a multiple of MemoryStep.
 func GrownNodes(was, to []VMNUMANode) (more []int, ok bool) {
 	if len(was) != len(to) {
 		return nil, false
@@ -135,7 +135,7 @@ func numaNodes() VMField {
 	return withLive(VM.hotPlugsNUMANodes, vmField(operatorOnly(others, f)))
 }
 
-// hotPlugsNUMANodes reports whether a running guest gets the change at once, because all nodes only grow or all only
+// hotPlugsNUMANodes reports whether a running guest gets the change at once, because either all nodes grow or all nodes
 // shrink.
 func (vm VM) hotPlugsNUMANodes(to VMSpec) bool {
 	return len(vm.Spec.NUMA) > 0 && len(to.NUMA) > 0 && vm.hotPlugsMemory(to)
@@ -196,7 +196,7 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 		c.Add(strings.TrimSuffix(field, "numa")+"memory.nodes", "The VM's NUMA nodes already select host nodes. Remove this value, or the host nodes of the NUMA nodes.")
 	}
 	if !complete {
-		return // further errors would only repeat these
+		return // further errors would only repeat the errors above
 	}
 	for n := range min(most, MaxCPUs) {
 		if _, ok := in[n]; !ok {

@@ -13,7 +13,7 @@ type PendingUnplug struct {
 	What  string `json:"what"`  // "NIC 52:54:00:0a:00:01"
 }
 
-// PendingUnplugText returns the pending unplugs as a sentence for the end of a task; empty: none.
+// PendingUnplugText returns the pending unplugs as a sentence for the task's result; empty: none are pending.
 func (s VMStatus) PendingUnplugText() string {
 	const most = 8
 	var all []string
@@ -66,7 +66,8 @@ func ModulesToUnplug(all []Module, less []int) (which []int, ok bool) {
 	return which, true
 }
 
-// pick selects modules among the given indexes whose sizes add up to mib, newest first.
+// pick selects modules with the indexes among whose sizes add up to mib, newest first. ok is false if no selection
+// fits.
 func pick(all []Module, among []int, mib int) (which []int, ok bool) {
 	if mib == 0 {
 		return nil, true
@@ -98,7 +99,7 @@ func (vm VM) NextStartChanges() []string {
 		}
 		f, known := FieldOf(name)
 		switch why := vm.nextStartReason(name); {
-		case pending: // the pending devices already explain the field
+		case pending: // the pending unplugs already explain the field
 		case why != "":
 			out = append(out, f.Type+" ("+why+")")
 		case known:
@@ -110,8 +111,8 @@ func (vm VM) NextStartChanges() []string {
 	return out
 }
 
-// nextStartReason returns, as a clause, why a running guest differs from its VM in vCPUs or memory; empty: no special
-// reason.
+// nextStartReason returns, as a clause, why the running guest's vCPUs or memory differ from the spec; empty: for no
+// special reason.
 func (vm VM) nextStartReason(field string) string {
 	s := vm.Status
 	switch cpus, memory := vm.Spec.CPUs, vm.Spec.MemoryMiB; {

@@ -8,7 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A faulty host may report any number of modules. Above the maximum there is no search, which would take too long.
+// A faulty host may report any number of modules. Above MaxModules, ModulesToUnplug does not search, because the search
+// would take too long.
 func TestGivenBackRefusesMoreModulesThanMaximum(t *testing.T) {
 	t.Parallel()
 	few, many := make([]fleet.Module, fleet.MaxModules), make([]fleet.Module, 1000)

@@ -10,9 +10,9 @@ const (
 	MayUseVMs    Permission = "use VMs"    // power and console
 	MayChangeVMs Permission = "change VMs" // create, edit, delete
 
-	// For all projects and hosts.
+	// Permissions that apply to all projects and hosts.
 	MaySeeInfra Permission = "see hosts"
-	// MaySeeStorage: also given to project members, who choose pools and networks for their VMs
+	// MaySeeStorage is also given to project members, who choose pools and networks for their VMs.
 	MaySeeStorage  Permission = "see pools and networks"
 	MayChangeInfra Permission = "change hosts and pools"
 	MaySeeTasks    Permission = "see tasks" // package control limits the list to tasks that the user may see

@@ -2,11 +2,11 @@ package fleet
 
 import "time"
 
-// Freshness is the time for which a host's report stays valid. After that the host is offline and its objects are
-// unknown.
+// Freshness is the time for which a host's report is valid. After that, the host counts as offline, and the states of
+// its objects are unknown.
 const Freshness = 30 * time.Second
 
-// Phase is the one status word for a VM. It is derived, never stored.
+// Phase is the state of a VM as pages show it. It is derived, never stored.
 type Phase string
 
 const (
@@ -33,8 +33,8 @@ var VMPhases = []Phase{
 	PhasePaused, PhaseUpdating, PhaseDeleting, PhaseFailed, PhaseCrashed, PhaseMissing, PhaseLost, PhaseUnknown,
 }
 
-// ClockStep is the maximum distance of a database time in the future. A later time means that the database's clock
-// was set back, so the age is unknown.
+// ClockStep is how far a stored time may lie in the future. A later time shows that the database's clock was set back,
+// so the age of the report is unknown.
 const ClockStep = 5 * time.Second
 
 // Fresh reports whether a report of that time (nil: never) is still valid at now. The SQL function is_fresh implements
@@ -43,9 +43,9 @@ func Fresh(seen *time.Time, now time.Time) bool {
 	return seen != nil && now.Sub(*seen) <= Freshness && seen.Sub(now) <= ClockStep
 }
 
-// Phase derives the VM's status word at now; seen is the time of its host's report. A requested power state determines
-// the phase until its task has ended, whatever the host reports meanwhile. The SQL function vm_phase implements the
-// same rule for filters; a test compares both.
+// Phase derives the VM's phase at now; seen is the time of its host's report. A requested power state determines the
+// phase until its task has ended, whatever the host reports meanwhile. The SQL function vm_phase implements the same
+// rule for filters; a test compares the two.
 func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 	pending := vm.Generation > vm.ObservedGeneration
 	switch {
@@ -72,7 +72,7 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 // NeedsAttention reports whether the VM needs attention: its host is offline, it has faults or drift, two hosts run
 // it, or it expires. Without a pending change it also needs attention if it is missing, has crashed, or its last task
 // failed and the requested state was not reached otherwise. A later successful task clears only the failure. Column
-// vms.attention implements the same rule for online hosts; a test compares both.
+// vms.attention implements the same rule for online hosts; a test compares the two.
 func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 	switch {
 	case vm.DeletedAt != nil || vm.Status == nil || vm.ObservedGeneration == 0:
@@ -91,13 +91,13 @@ func (vm VM) hasNoPendingChange() bool {
 	return vm.Generation <= vm.ObservedGeneration && vm.RequestedPower == ""
 }
 
-// LastTaskFailed reports whether the VM's last task failed, the requested state was not reached otherwise, and no newer
-// task is pending.
+// LastTaskFailed reports whether the VM's last task failed. It is false once the requested state was reached in another
+// way, or while a newer task is pending.
 func (vm VM) LastTaskFailed() bool {
 	return vm.Status != nil && vm.hasNoPendingChange() && vm.Status.Error != "" && !vm.reachedRequestedPower()
 }
 
-// reachedRequestedPower reports whether the power state of the failed task was reached later: the guest shut down late,
+// reachedRequestedPower reports whether the VM reached the failed task's power state later: the guest shut down late,
 // or it was started on the host outside Quantix.
 func (vm VM) reachedRequestedPower() bool {
 	return vm.Status.ErrorOf.Info().Power != "" && vm.Status.Power == vm.Spec.Power

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Plan is the preview of an edit or of a new VM. The portal computes what changes and when it takes effect. The VM's
+// Plan is the preview of an edit or of a new VM. The portal computes the changes and when they take effect. The VM's
 // host renders the definition, and its answer arrives later.
 type Plan struct {
 	ID        PlanID    `json:"id"`
@@ -38,7 +38,7 @@ const (
 	PlanLifetime = time.Hour
 )
 
-// Bounds of a Drawing.
+// Bounds of a DefinitionDiff.
 const (
 	MaxDefinitionText = 256 << 10 // bytes of a definition
 	MaxDiffLines      = 1500      // lines of a difference
@@ -48,7 +48,7 @@ const (
 // DefinitionDiff is the host's answer to a plan: the resulting definition as a difference to the current one.
 type DefinitionDiff struct {
 	Lines []DefinitionLine `json:"lines"`
-	Left  int              `json:"left,omitempty"`  // number of further lines, beyond the bound
+	Left  int              `json:"left,omitempty"`  // number of lines cut off beyond MaxDiffLines
 	Error string           `json:"error,omitempty"` // the host's message why it would refuse the definition
 	// Hidden is the number of lines about the host that the user may not see.
 	Hidden int `json:"hidden,omitempty"`
@@ -70,13 +70,12 @@ const (
 	LineSame    LineOp = "same"
 	LineAdded   LineOp = "add"
 	LineRemoved LineOp = "remove"
-	LineGap     LineOp = "gap"    // unchanged lines, left out
+	LineGap     LineOp = "gap"    // unchanged lines that were left out
 	LineHidden  LineOp = "hidden" // lines that the user may not see
 )
 
-// openElements are the elements that everybody who may edit the VM may read, because they describe only the guest.
-// "*" is any one element. All other elements may reveal details of the host: paths, names of unmanaged objects,
-// programs.
+// openElements are elements that describe only the guest, so every user who may edit the VM may read them. "*" matches
+// any one element. All other elements may reveal details of the host: paths, programs, names of unmanaged objects.
 var openElements = []string{
 	"", "name", "uuid", "memory", "currentMemory", "maxMemory", "vcpu", "on_poweroff", "on_reboot", "on_crash",
 	"cpu", "cpu/*", "cpu/numa/cell", "launchSecurity", "launchSecurity/policy", "os", "os/type", "os/boot", "os/bootmenu", "os/firmware", "os/firmware/feature", "features", "features/*",
@@ -96,7 +95,7 @@ func isOpenElement(at string) bool {
 	return slices.Contains(openElements, at) || last != "" && parent != "" && slices.Contains(openElements, parent+"/*")
 }
 
-// Bounded returns the drawing cut to the bounds of storage. Hosts are not trusted to respect the bounds.
+// Bounded returns the difference, cut to the bounds. Hosts are not trusted to respect the bounds.
 func (d DefinitionDiff) Bounded() DefinitionDiff {
 	out := DefinitionDiff{Left: min(max(d.Left, 0), 1<<20), Error: shortened(d.Error, 2000), Lines: []DefinitionLine{}}
 	for _, l := range d.Lines {
@@ -112,7 +111,7 @@ func (d DefinitionDiff) Bounded() DefinitionDiff {
 	return out
 }
 
-// shortened returns text that PostgreSQL accepts, cut to n bytes.
+// shortened returns the text without characters that PostgreSQL refuses, cut to n bytes.
 func shortened(text string, n int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "�"), "\x00", "�")
 	if len(text) > n {
@@ -121,8 +120,8 @@ func shortened(text string, n int) string {
 	return text
 }
 
-// Visible returns the drawing as the user may see it: complete for users who may see hosts. Hidden lines are replaced
-// by a marker and counted.
+// Visible returns the difference as the user may see it; users who may see hosts see every line. Hidden lines are
+// replaced by a marker and counted.
 func (d DefinitionDiff) Visible(seesHosts bool) DefinitionDiff {
 	out := d
 	out.Lines, out.Hidden = make([]DefinitionLine, 0, len(d.Lines)), 0

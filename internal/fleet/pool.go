@@ -36,7 +36,7 @@ type PoolSpec struct {
 	Monitors string `json:"monitors,omitempty"` // rbd: monitors of the cluster, separated by commas
 	CephPool string `json:"cephPool,omitempty"` // rbd: the pool's name in the cluster
 	Group    string `json:"group,omitempty"`    // logical: the volume group on each host
-	// Shared: all hosts see the same data (always true for network storage): capacity counts once
+	// Shared: all hosts see the same data, so capacity counts once. Always true for network storage.
 	Shared      bool   `json:"shared"`
 	Description string `json:"description,omitempty"`
 }
@@ -59,23 +59,23 @@ type PoolStatus struct {
 	CapacityBytes    int64     `json:"capacityBytes"`
 	UsedBytes        int64     `json:"usedBytes"`
 	AvailableBytes   int64     `json:"availableBytes"`
-	ProvisionedBytes int64     `json:"provisionedBytes,omitempty"` // bytes by which thin-provisioned volumes may still grow
+	ProvisionedBytes int64     `json:"provisionedBytes,omitempty"` // bytes that thin-provisioned volumes may still grow
 	MountPath        string    `json:"mountPath"`
 	MountOptions     string    `json:"mountOptions,omitempty"`
-	// WriteMicros: latency of a small synced write, microseconds; 0: not measured
+	// WriteMicros is the latency of a small write with sync, in microseconds; 0: not measured.
 	WriteMicros int64    `json:"writeMicros,omitempty"`
-	ReadMicros  int64    `json:"readMicros,omitempty"` // latency of reading it back
+	ReadMicros  int64    `json:"readMicros,omitempty"` // latency of reading the same data back
 	Volumes     []Volume `json:"volumes,omitempty"`
 	// Error: a problem, with libvirt's own message if there is one; an active pool with an error is degraded
 	Error          string `json:"error,omitempty"`
-	Note           string `json:"note,omitempty"`     // information that is not a fault
-	StoppedOutside bool   `json:"byOthers,omitempty"` // inactive: the pool was stopped on the host outside Quantix
+	Note           string `json:"note,omitempty"`     // information about the pool that is not a fault
+	StoppedOutside bool   `json:"byOthers,omitempty"` // the pool is inactive because it was stopped on the host outside Quantix
 	// FileSystem is the file system of the pool's directory. Nil: the pool has no directory, or an older agent does not
 	// report it.
 	FileSystem *FileSystem `json:"fileSystem,omitempty"`
 }
 
-// FileSystem identifies a file system, so that pools on the same one count once.
+// FileSystem identifies the file system of a pool, so that several pools on one file system count once.
 type FileSystem struct {
 	// ID: source ("nfs nas:/vms") of an exported file system, else the device number on the host ("8:1")
 	ID     string `json:"id"`
@@ -89,24 +89,23 @@ type Volume struct {
 	Format        string `json:"format"`
 	CapacityBytes int64  `json:"capacityBytes"`
 	AllocBytes    int64  `json:"allocBytes"`
-	Backing       string `json:"backing,omitempty"` // backing file; such a volume cannot serve as an image
-	// UsedBy: domains of the host that have the file as a disk, by whatever path; at most MaxUsers. InDrive lists
-	// those with the file in a drive
+	Backing       string `json:"backing,omitempty"` // backing file; a volume that has one cannot serve as an image
+	// UsedBy lists domains of the host that have the volume's file as a disk, by whatever path; at most MaxUsers.
 	UsedBy  []VMID `json:"usedBy,omitempty"`
 	InDrive []VMID `json:"inDrive,omitempty"` // domains of the host that have the file in a drive, at most MaxUsers
-	// BaseOf are volumes of the host that are backed by the file or share its data. At most MaxUsers.
+	// BaseOf lists volumes of the host that use this volume as their backing file, or share data blocks with it; at
+	// most MaxUsers.
 	BaseOf []string `json:"baseOf,omitempty"`
 	// ModifiedAt is the time of the last write, rounded to hours so that reports rarely change. Nil: unknown, or a
 	// domain has the volume as a disk.
 	ModifiedAt *time.Time `json:"modifiedAt,omitempty"`
-	Unfinished bool       `json:"unfinished,omitempty"` // an abandoned, incomplete volume: no write for a long time
+	Unfinished bool       `json:"unfinished,omitempty"` // an incomplete volume that nothing has written to for a long time
 	// Fault is the reason why the listed volume cannot be used. Name and Path then contain only valid text.
 	Fault string `json:"fault,omitempty"`
-	// SHA256 is the checksum that the host computed on request, while the file is unchanged. Altered: the file
-	// changed afterwards.
+	// SHA256 is the checksum that the host computed on request. Altered: the file has changed since then.
 	SHA256  string `json:"sha256,omitempty"`
 	Altered bool   `json:"altered,omitempty"`
-	// BackingUsers are those domains of UsedBy that only read the file, as a backing file of their disk.
+	// BackingUsers lists domains of UsedBy that only read the file, because it is a backing file of their disk.
 	BackingUsers []VMID `json:"stoodOn,omitempty"`
 	// Appliance describes the VM in the file, if it is an OVA archive or a disk in another product's format.
 	Appliance *Appliance `json:"appliance,omitempty"`
@@ -114,7 +113,7 @@ type Volume struct {
 	NotImageReason string `json:"unsound,omitempty"`
 }
 
-// MaxUsers bounds each list of users in a Volume: any number of disks may be backed by one file.
+// MaxUsers bounds each list of users of a Volume, because any number of disks may be backed by one file.
 const MaxUsers = 8
 
 // ModifiedResolution is the resolution of Volume.ModifiedAt.
@@ -130,8 +129,8 @@ type PoolHost struct {
 	SeenAt    *time.Time  `json:"seenAt"`            // when the host was last seen
 	State     PoolState   `json:"state"`             // derived: unknown if the report is stale
 	PausedVMs int         `json:"starved,omitempty"` // VMs on the host that are paused because the pool is full or fails
-	Severity  Severity    `json:"severity"`          // severity of the state, or worse
-	Impact    *PoolImpact `json:"impact,omitempty"`  // VMs affected by a problem of the pool on the host; nil: no problem, or not queried
+	Severity  Severity    `json:"severity"`          // severity of State, or a worse one because the pool is nearly full
+	Impact    *PoolImpact `json:"impact,omitempty"`  // VMs affected by the pool's problem on the host; nil: no problem, or not queried
 	Notice    string      `json:"notice,omitempty"`  // notice beside the state: "98 % used"
 	Day       Day         `json:"day,omitempty"`     // 24-hour history; only on pages of one pool
 	Assigned  bool        `json:"assigned"`          // false: release was requested and the host has not finished it
@@ -140,7 +139,7 @@ type PoolHost struct {
 // PoolImpact counts the VMs on one host with disks in a pool, and those disks.
 type PoolImpact struct {
 	VMs     int `json:"vms"`
-	Running int `json:"running"` // running VMs among these, as last reported
+	Running int `json:"running"` // running VMs among them, as last reported
 	Disks   int `json:"disks"`
 }
 
@@ -216,7 +215,7 @@ type PoolHealth struct {
 	CapacityBytes  int64          `json:"capacityBytes"`           // a shared pool counts once, from the first healthy host
 	UsedBytes      int64          `json:"usedBytes"`
 	AvailableBytes int64          `json:"availableBytes"`
-	// ProvisionedBytes: bytes by which thin-provisioned volumes may still grow
+	// ProvisionedBytes: bytes that thin-provisioned volumes may still grow
 	ProvisionedBytes int64 `json:"provisionedBytes,omitempty"`
 }
 
@@ -227,7 +226,7 @@ type PoolView struct {
 	Hosts  []PoolHost `json:"hosts"` // at most HostStatusesListed: hosts that need attention first, then by name
 }
 
-// usable reports whether the volume is complete and usable by name.
+// usable reports whether the volume is complete and has no fault.
 func (v Volume) usable() bool { return !v.Unfinished && v.Fault == "" }
 
 // IsISO reports whether the volume can be put into a CD-ROM drive.

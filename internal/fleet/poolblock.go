@@ -24,7 +24,7 @@ const (
 	FormatLV  = "lv"  // an LVM logical volume
 )
 
-// PoolSecret describes the credentials for a pool's storage. A secret is written once and never shown again.
+// PoolSecret describes the credentials of a pool's storage. A secret is stored once and never shown again.
 type PoolSecret struct {
 	Label, Hint string
 	Check       func(secret string) (refusal string)
@@ -132,8 +132,8 @@ func (s PoolSpec) Servers() (out []string) {
 	return out
 }
 
-// Location returns the location of the storage and the field that names it: a directory, an iSCSI target, a Ceph pool
-// or a volume group. Two pools of one host must not have the same location.
+// Location returns where the pool's data is, and the field that names the place: a directory, an iSCSI target, a Ceph
+// pool or a volume group. Two pools on one host must not have the same location.
 func (s PoolSpec) Location() (field, place string) {
 	switch {
 	case s.Kind.Info().FilePool:
@@ -146,7 +146,7 @@ func (s PoolSpec) Location() (field, place string) {
 	return "group", s.Group
 }
 
-// CheckSecret adds an error at field if the secret does not fit the pool. A pool without a user has no secret.
+// CheckSecret adds an error at field if the secret is invalid for the pool. A pool without a user name has no secret.
 func (s PoolSpec) CheckSecret(c *Checks, field, secret string) {
 	is := s.Kind.Info().Secret
 	switch {
@@ -164,7 +164,7 @@ func (s PoolSpec) CheckSecret(c *Checks, field, secret string) {
 	}
 }
 
-// lunForm matches libvirt's names of a target's LUNs.
+// lunForm matches libvirt's names for the LUNs of an iSCSI target.
 var lunForm = regexp.MustCompile(`^unit:[0-9]+:[0-9]+:([0-9]{1,5})$`)
 
 // LUN returns the LUN number in the name of an iSCSI volume; ok is false for other names.

@@ -7,7 +7,7 @@ type PoolGrid struct {
 	Statuses [][]GridStatus // one row per host, one column per pool
 }
 
-// GridStatus is the status of a pool on a host. The zero value means not assigned.
+// GridStatus is the status of a pool on a host. The zero value means that the pool is not assigned to the host.
 type GridStatus struct {
 	State       PoolState
 	Severity    Severity

@@ -16,21 +16,20 @@ const (
 	PoolFS      PoolKind = "fs"
 )
 
-// PoolType holds everything about a kind of pool except how a host provides it, which the hypervisor backend
-// implements.
+// PoolType describes a kind of pool, except how a host provides such a pool, which the hypervisor backend implements.
 type PoolType struct {
 	Kind    PoolKind
 	Word    string      // name on pages: "NFS"
 	Help    string      // help text of the choice
-	Fields  []PoolField // fields of the location, besides the path on the hosts
+	Fields  []PoolField // fields of the storage's location, besides the path on the hosts
 	Shared  bool        // all hosts always see the same data
 	Local   bool        // each host always has its own data
-	Mounted bool        // each host mounts the storage at the path, and remounts it after a loss
-	// FilePool marks a file pool: volumes are files of a directory, which contains a marker file with the owner. Other
-	// pools are identified by their source.
+	Mounted bool        // each host mounts the storage at the path, and mounts it again after the mount was lost
+	// FilePool: volumes are files in a directory, which also contains a marker file that names the owner. Pools of
+	// other kinds are identified by their source.
 	FilePool bool
-	// CreatesVolumes: volumes can be created, changed and deleted. Otherwise the storage provides the volumes, and a disk
-	// uses an existing one
+	// CreatesVolumes: Quantix can create, change and delete volumes. Otherwise the storage system provides the volumes,
+	// and a disk uses an existing one.
 	CreatesVolumes bool
 	Secret         *PoolSecret // credentials for the storage; nil: none
 	source         func(PoolSpec) string
@@ -152,7 +151,7 @@ func PoolFields() (out []PoolField) {
 	return out
 }
 
-// ordinal sorts optional fields after required ones.
+// ordinal is a sort key that puts optional fields after required ones.
 func ordinal(optional bool) int {
 	if optional {
 		return 1
@@ -160,7 +159,7 @@ func ordinal(optional bool) int {
 	return 0
 }
 
-// Kinds lists the kinds that have the field.
+// Kinds lists the kinds of pools that have the field.
 func (f PoolField) Kinds() (out []PoolKind) {
 	for _, t := range poolTypes {
 		if t.has(f) {
@@ -182,7 +181,8 @@ func (s PoolSpec) Source() string {
 	return s.Path
 }
 
-// OfKind returns the spec without the fields of other kinds. A form without scripts sends the fields of all kinds.
+// OfKind returns the spec without the fields that its kind does not have. A form without scripts sends the fields of
+// all kinds.
 func (s PoolSpec) OfKind() PoolSpec {
 	t := s.Kind.Info()
 	for _, f := range PoolFields() {
@@ -197,7 +197,7 @@ func (s PoolSpec) OfKind() PoolSpec {
 	return s
 }
 
-// checkKind adds an error for each missing field of the kind and for each field of another kind.
+// checkKind adds an error for each missing field of the spec's kind, and for each field that the kind does not have.
 func (s PoolSpec) checkKind(c *Checks, prefix string) {
 	t := s.Kind.Info()
 	if t.Kind == "" {
@@ -227,7 +227,7 @@ func poolKinds() (out []PoolKind) {
 	return out
 }
 
-// WhySingleHost returns why the pool can be on one host only; empty: it can be on several. A by-id device name means
+// WhySingleHost returns why the pool can be on one host only; empty: it can be on several. A by-id device name can mean
 // the same disk on every host, and two hosts that mount one file system at the same time destroy it.
 func (s PoolSpec) WhySingleHost() string {
 	for _, unique := range []string{"/dev/disk/by-id/", "/dev/disk/by-uuid/", "/dev/disk/by-partuuid/"} {
@@ -239,7 +239,7 @@ func (s PoolSpec) WhySingleHost() string {
 	return ""
 }
 
-// joinOr joins words as in: "dir", "fs" or "nfs".
+// joinOr joins words in quotes: "dir", "fs" or "nfs".
 func joinOr(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {

@@ -25,15 +25,15 @@ type PortGroup struct {
 	FromGuest   *Rate  `json:"fromGuest,omitempty"`  // limit for each NIC's sent traffic; nil: unlimited
 	Restricted  bool   `json:"restricted,omitempty"` // project members need a grant to use the port group
 
-	// Defaults of NICs without settings of their own: security groups without a project, and anti-spoofing.
+	// Defaults for NICs without their own settings: shared security groups, and anti-spoofing.
 	SecurityGroups []SecurityGroupID `json:"securityGroups,omitempty"`
 	AntiSpoofing   *bool             `json:"antiSpoofing,omitempty"` // nil: the default for the user who creates the NIC
 }
 
-// VLAN configures the tags of a NIC's frames: a single VLAN or a trunk.
+// VLAN configures the tags of a NIC's frames, for a single VLAN or a trunk.
 type VLAN struct {
 	ID    int   `json:"id,omitempty"`    // 1 to 4094; with a trunk: VLAN of untagged frames, or 0
-	Trunk []int `json:"trunk,omitempty"` // further VLANs, whose tags the guest sees
+	Trunk []int `json:"trunk,omitempty"` // further VLANs, with tags that the guest sees
 }
 
 // Rate limits a NIC in one direction. PeakKiB and BurstKiB are optional (0), AverageKiB is required.
@@ -52,7 +52,7 @@ func CheckPortGroupName(c *Checks, field, name string) {
 	}
 }
 
-// TagsVLANs reports whether port groups of the network can have VLANs, and why not.
+// TagsVLANs reports whether port groups of the network can have VLANs; why is the reason if not.
 func (s NetworkSpec) TagsVLANs() (ok bool, why string) {
 	if s.Mode.Info().PortGroupVLANs {
 		return true, ""
@@ -60,7 +60,7 @@ func (s NetworkSpec) TagsVLANs() (ok bool, why string) {
 	return false, "The bridge of this kind of network does not support VLANs. Define a network for each VLAN, or use Open vSwitch."
 }
 
-// FiltersNICs reports whether hosts can filter the network's NICs, and why not.
+// FiltersNICs reports whether hosts can filter the network's NICs; why is the reason if not.
 func (s NetworkSpec) FiltersNICs() (ok bool, why string) {
 	if !s.Mode.Info().Unfiltered {
 		return true, ""

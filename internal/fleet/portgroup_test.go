@@ -27,13 +27,14 @@ func TestPortGroupVLANOnlyOnOpenVSwitch(t *testing.T) {
 	}
 }
 
-// Security groups and anti-spoofing of a port group are refused where hosts cannot filter: they would have no effect.
+// Security groups and anti-spoofing of a port group are refused where hosts cannot filter NICs: they would have no
+// effect.
 func TestPortGroupFilterRefusedWhereHostsCannotFilter(t *testing.T) {
 	t.Parallel()
 	on, off := true, false
 	for name, g := range map[string]struct {
 		group fleet.PortGroup
-		bare  bool // also accepted where hosts cannot filter
+		bare  bool // the settings are also accepted where hosts cannot filter NICs
 	}{
 		"a security group": {fleet.PortGroup{Name: "a", SecurityGroups: []fleet.SecurityGroupID{"00000000-0000-7000-8000-000000000001"}}, false},
 		"anti-spoofing":    {fleet.PortGroup{Name: "a", AntiSpoofing: &on}, false},

@@ -2,12 +2,12 @@ package fleet
 
 import "slices"
 
-// Preset is a set of initial values for the form of a new VM, for one kind of guest. All values can be changed.
+// Preset is a set of initial values in the form of a new VM, for one kind of guest. Users can change every value.
 type Preset struct {
 	Key, Title, Hint string
 	Source           VMSource
-	Fields           map[string]string // values as JSON by the name of a VMFields field
-	// values as JSON for each disk and each NIC, by the name of a DiskFields or NICFields field
+	Fields           map[string]string // value as JSON, by the name of a field in VMFields
+	// Values as JSON for each disk and each NIC, by the name of a field in DiskFields or NICFields.
 	Disk, NIC map[string]string
 	DiskGiB   int // size of the first disk; 0: the size of its image
 }
@@ -64,8 +64,8 @@ func PresetNamed(key string) (Preset, bool) {
 	return Preset{}, false
 }
 
-// ApplyTo returns the spec with the preset's values. All other optional fields, including those of disks and NICs, are
-// reset to their defaults.
+// ApplyTo returns the spec with the preset's values. All other optional fields are reset to their defaults, including
+// those of disks and NICs.
 func (p Preset) ApplyTo(s VMSpec) (VMSpec, error) {
 	for _, f := range OptionalFields() {
 		f.Copy(&s, VMSpec{})
@@ -87,7 +87,7 @@ func (p Preset) ApplyTo(s VMSpec) (VMSpec, error) {
 	return s, err
 }
 
-// presetOn returns the devices with the preset's values, and all other fields reset to their defaults.
+// presetOn returns the devices with the preset's values. All other fields are reset to their defaults.
 func presetOn[T any](p Preset, all []T, fields []Field[T], values map[string]string) ([]T, error) {
 	out := slices.Clone(all)
 	for name := range values {

@@ -8,10 +8,10 @@ import (
 // VMProtection protects a VM from users' changes and limits the VM's lifetime. Only the portal uses it.
 type VMProtection struct {
 	Protected bool `json:"protected,omitempty"` // the VM cannot be deleted
-	// Lock: only its owner and administrators may change the VM; nil: not locked
+	// Lock: only the user who set the lock and administrators may change the VM; nil: not locked
 	Lock      *VMLock    `json:"lock,omitempty"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"` // end of the VM's lifetime; nil: none
-	// ExpiryStops: shut the VM down at ExpiresAt; otherwise only report the expiry
+	// ExpiryStops: the VM is shut down at ExpiresAt; otherwise the portal only reports the expiry
 	ExpiryStops bool   `json:"expiryStops,omitempty"`
 	Expiry      Expiry `json:"expiry,omitempty"`
 }
@@ -38,7 +38,7 @@ const ExpiryNotice = 7 * 24 * time.Hour
 // MaxLockReason is the maximum length of a lock's reason, in bytes.
 const MaxLockReason = 200
 
-// expiryAt returns the stage at now; empty: not near the end.
+// expiryAt returns the stage of the lifetime at now; empty: its end is not near.
 func expiryAt(end *time.Time, now time.Time) Expiry {
 	switch {
 	case end == nil || end.Sub(now) > ExpiryNotice:

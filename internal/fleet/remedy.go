@@ -5,7 +5,7 @@ import "regexp"
 // PoolPackages names the packages that a host needs for a kind of pool.
 type PoolPackages struct {
 	Program, Packages string // mount program and its packages; empty: the kernel suffices
-	Driver            string // packages of libvirt's driver, if it is not part of libvirt's core
+	Driver            string // packages of libvirt's storage driver, if a separate package contains it
 }
 
 var poolNeeds = map[PoolKind]PoolPackages{
@@ -24,7 +24,7 @@ var poolNeeds = map[PoolKind]PoolPackages{
 // RequiredPackages returns the packages that a host needs for pools of the kind.
 func (k PoolKind) RequiredPackages() PoolPackages { return poolNeeds[k] }
 
-// remedy is the fix for a cause, which is recognized by an error text.
+// remedy is the fix for one cause, which a pattern recognizes in an error text.
 type remedy struct {
 	resource ResourceType // resource type; empty: any
 	kind     PoolKind     // kind of pool; empty: any

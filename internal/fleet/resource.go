@@ -26,23 +26,23 @@ const (
 	TypeTemplate      ResourceType = "template"
 )
 
-// Resource holds everything about a resource type that pages, events and the API share.
+// Resource describes a resource type for pages, events and the API.
 type Resource struct {
 	Key    ResourceType
 	Label  string     // singular in search results and addresses: "network"
-	Plural string     // name of the list and of its completions, and the key of the whole type: "networks"
+	Plural string     // name of the list and of its completions; also the wake-up key of all objects: "networks"
 	Title  string     // heading: "Networks"
 	Icon   string     // name of a lucide icon
 	Path   string     // path of the list; with an ID appended, the path of one object
-	See    Permission // permission to see objects and to receive their events
+	See    Permission // permission to see objects of the type and to receive their events
 
-	// within: page of another resource type that shows the object, for a type without its own pages
+	// within returns the page of another object that shows the object; set only for a type without pages of its own
 	within func(id string) string
 
-	HasParts         bool     // an object can have many parts, and each part wakes the object's pages
-	FollowsOwnKey    bool     // pages of single objects follow the object's own key; pages of all objects follow All instead
-	AllKey           string   // wake-up key of all objects for users who see all projects; empty: pages follow none
-	ProjectKeyPrefix string   // prefix of the wake-up key per project; empty: the type belongs to no project
+	HasParts         bool     // a change of any of the object's many parts wakes the object's pages
+	FollowsOwnKey    bool     // the page of an object follows only that object's key; pages of all objects follow AllKey instead
+	AllKey           string   // wake-up key of all objects, for users who see all projects; empty: pages follow no such key
+	ProjectKeyPrefix string   // prefix of the wake-up key of a project's objects; empty: the type belongs to no project
 	Trees            []string // trees that contain the objects, the preferred one first
 
 	Filter FilterKeys // filter keys of the list; nil: the list has no filter
@@ -143,7 +143,7 @@ func ResourceByLabel(word string) (t Resource, place int) {
 // SubjectOf returns the subject of an object, which is also the key of its wake-ups: "vm:<id>".
 func SubjectOf[I ~string](n ResourceType, id I) Subject { return Subject(string(n) + ":" + string(id)) }
 
-// volumesTab returns the volume list of the pool that a volume is in.
+// volumesTab returns the path of the volume list that contains the volume; id is "<pool id>/<name>".
 func volumesTab(id string) string {
 	pool, _, _ := strings.Cut(id, "/")
 	return poolsPath + "/" + url.PathEscape(pool) + "?tab=volumes"

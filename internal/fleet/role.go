@@ -16,8 +16,8 @@ const (
 	RoleNone     Role = "" // no permissions; users have it fleet-wide when they have project roles only
 )
 
-// RoleInfo is the row of a role in Roles. A new role also needs a migration: the database checks the values of
-// users.role and project_members.role.
+// RoleInfo is the entry of a role in Roles. A new role also needs a migration, because the database checks the values
+// of users.role and project_members.role.
 type RoleInfo struct {
 	Role    Role
 	Label   string
@@ -50,7 +50,7 @@ func allBut(excluded Permission) []Permission {
 	return slices.DeleteFunc(slices.Clone(Permissions), func(p Permission) bool { return p == excluded })
 }
 
-// Info returns the role's row, or the row of RoleNone for an unknown role.
+// Info returns the role's entry in Roles. For an unknown role it returns the entry of RoleNone.
 func (r Role) Info() RoleInfo {
 	for _, info := range Roles {
 		if info.Role == r {

@@ -9,14 +9,14 @@ import (
 // MaxRules is the maximum number of placement rules of a VM.
 const MaxRules = 16
 
-// PlacementRule restricts the hosts of a VM. It applies when a host is chosen. A rule that is broken later is only
-// reported: no VM is migrated because of it.
+// PlacementRule restricts the hosts of a VM. It applies when a host is chosen for the VM. A rule that is broken later
+// is only reported: no VM is migrated because of it.
 type PlacementRule struct {
 	Apart bool `json:"apart,omitempty"` // anti-affinity; false: affinity
-	// Preferred: applies only if there is a choice; false: hosts that break the rule are refused
+	// Preferred: the rule orders the possible hosts; false: hosts that break the rule are refused
 	Preferred bool   `json:"preferred,omitempty"`
 	Of        RuleOf `json:"of"`
-	Name      string `json:"name"` // name of a VM in the project or of a host; or labels in the syntax of Selector
+	Name      string `json:"name"` // name of a VM in the same project, or of a host; for the kinds with labels, a label selector in the syntax of Selector
 }
 
 // RuleOf is the kind of object that a placement rule names.
@@ -29,7 +29,7 @@ const (
 	RuleHostLabels RuleOf = "hostLabels" // hosts with the labels
 )
 
-// RuleKinds are the choices of a form.
+// RuleKinds are the choices of RuleOf in the form.
 var RuleKinds = []Option{{string(RuleVM), "the VM"}, {string(RuleVMLabels), "VMs with labels"}, {string(RuleHost), "the host"}, {string(RuleHostLabels), "hosts with labels"}}
 
 // OnHosts reports whether the rule names hosts. Such rules are only for users who may see hosts.
@@ -69,7 +69,7 @@ func (r PlacementRule) Text() string {
 	return must + " " + with + " " + what + r.Name
 }
 
-// TextWithoutHosts returns the rule as text without names of hosts.
+// TextWithoutHosts returns the rule as text, without the names of hosts.
 func (r PlacementRule) TextWithoutHosts() string {
 	switch r.Of {
 	case RuleHost:
@@ -118,7 +118,7 @@ func checkRules(c *Checks, at string, all []PlacementRule) {
 	}
 }
 
-// PlacementRulesText returns the rules as text without names of hosts.
+// PlacementRulesText returns the rules as text, without the names of hosts.
 func PlacementRulesText(all []PlacementRule) string {
 	words := make([]string, len(all))
 	for i, r := range all {
@@ -130,7 +130,7 @@ func PlacementRulesText(all []PlacementRule) string {
 	return strings.Join(words, "; ")
 }
 
-// SplitRules splits the rules into those on VMs and those on hosts.
+// SplitRules splits the rules into rules on VMs and rules on hosts.
 func SplitRules(all []PlacementRule) (plain, hosts []PlacementRule) {
 	for _, r := range all {
 		if r.OnHosts() {
@@ -142,8 +142,8 @@ func SplitRules(all []PlacementRule) (plain, hosts []PlacementRule) {
 	return plain, hosts
 }
 
-// RuleFault returns the fault of a VM that breaks required rules, or nil. With plain, its text contains no names of
-// hosts.
+// RuleFault returns the fault of a VM whose host breaks required rules, or nil. If plain is true, the fault's text
+// contains no names of hosts.
 func (vm VM) RuleFault(plain bool) *Fault {
 	var broken []string
 	for _, i := range vm.Misplaced {

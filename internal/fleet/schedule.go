@@ -41,7 +41,7 @@ type SnapshotTimes struct {
 	Zone       string   `json:"zone,omitempty" doc:"Time zone, such as Europe/Berlin; empty: UTC"`
 }
 
-// SnapshotRetention is the retention of a schedule. A snapshot is kept if any of the counts covers it.
+// SnapshotRetention limits the number of a schedule's snapshots. A snapshot is kept if any of the counts covers it.
 type SnapshotRetention struct {
 	Last   int `json:"last,omitempty" doc:"Number of newest snapshots to keep"`
 	Hourly int `json:"hourly,omitempty" doc:"Number of hours whose newest snapshot is kept"`
@@ -55,10 +55,10 @@ type ScheduleView struct {
 	SnapshotSchedule
 	CreatedBy string     `json:"createdBy"`
 	CreatedAt time.Time  `json:"createdAt"`
-	NextAt    *time.Time `json:"nextAt,omitempty"`   // nil: disabled; in the past: overdue
+	NextAt    *time.Time `json:"nextAt,omitempty"`   // nil: the schedule is disabled; a time in the past: the snapshot is overdue
 	LastAt    *time.Time `json:"lastAt,omitempty"`   // scheduled time of the last run; nil: never
 	LastTask  TaskID     `json:"lastTask,omitempty"` // task of the last run
-	// Missed: scheduled times before the last run that were missed and replaced by that run
+	// Missed is the number of scheduled times that passed without a snapshot before the last run, which replaces them.
 	Missed    int    `json:"missed,omitempty"`
 	Trouble   string `json:"trouble,omitempty"` // why the schedule is overdue or failed, in a sentence
 	Attention bool   `json:"attention,omitempty"`
@@ -70,7 +70,7 @@ var weekdays = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 // hoursApart are the intervals that divide a day evenly.
 var hoursApart = []int{0, 1, 2, 3, 4, 6, 8, 12}
 
-// Check adds an error for each invalid field, with paths below path.
+// Check adds an error for each invalid field, with JSON paths below path.
 func (s SnapshotSchedule) Check(c *Checks, path string) {
 	at := func(field string) string { return strings.TrimPrefix(path+"."+field, ".") }
 	if name := strings.TrimSpace(s.Name); name == "" || len(name) > maxScheduleName || isInvalidText(name) {
@@ -142,8 +142,8 @@ func (t SnapshotTimes) In(at time.Time) time.Time {
 	return at.UTC()
 }
 
-// timesOn returns the scheduled times of the day, in order. A time skipped by a clock change moves to the time after
-// the change; a time that occurs twice counts once.
+// timesOn returns the scheduled times of the day, in order. A time that a clock change skips moves to the time after
+// the change. A time that occurs twice counts once.
 func (t SnapshotTimes) timesOn(day time.Time) (out []time.Time) {
 	if len(t.Days) > 0 && !slices.Contains(t.Days, weekdays[day.Weekday()]) {
 		return nil
@@ -176,11 +176,11 @@ func (t SnapshotTimes) Next(after time.Time) time.Time {
 	return after.Add(24 * time.Hour).UTC()
 }
 
-// maxMissed bounds the count of missed times.
+// maxMissed is the highest number of missed times that Due counts.
 const maxMissed = 1000
 
-// Due returns the newest scheduled time between due and now, and the number of earlier times, which the run at that
-// time replaces.
+// Due returns the newest scheduled time between due and now. missed is the number of earlier times since due, which the
+// run at that time replaces.
 func (t SnapshotTimes) Due(due, now time.Time) (at time.Time, missed int) {
 	if from := now.Add(-maxMissed * time.Hour); due.Before(from) {
 		due, missed = t.Next(from), maxMissed
@@ -216,7 +216,7 @@ func (t SnapshotTimes) Words() string {
 	return fmt.Sprintf("%s every %d hours from %s %s", days, t.EveryHours, t.At, zone)
 }
 
-// Max returns the maximum number of snapshots that the retention keeps.
+// Max returns the maximum number of snapshots that the counts together can keep.
 func (k SnapshotRetention) Max() int { return k.Last + k.Hourly + k.Daily + k.Weekly }
 
 // Words returns the retention as text.
@@ -233,13 +233,14 @@ func (k SnapshotRetention) Words() string {
 	return strings.Join(out, ", ")
 }
 
-// Scheduled is a snapshot with its scheduled time.
+// Scheduled is a snapshot of a schedule, with the scheduled time.
 type Scheduled struct {
 	ID  SnapshotID
 	Due time.Time
 }
 
-// Expired returns the snapshots that no count keeps, oldest first. Hours, days and weeks are those of the zone of in.
+// Expired returns the snapshots that none of the counts keeps, oldest first. Hours, days and weeks are in the time zone
+// of in.
 func (k SnapshotRetention) Expired(all []Scheduled, in SnapshotTimes) (out []Scheduled) {
 	newest := slices.Clone(all)
 	slices.SortFunc(newest, func(a, b Scheduled) int { return b.Due.Compare(a.Due) })

@@ -34,9 +34,9 @@ func TestScheduleNextAndMissedTimes(t *testing.T) {
 		{fleet.SnapshotTimes{At: "09:00", Days: []string{"mon", "fri"}}, "2026-03-02 09:00", "2026-03-06 09:00"},
 		{fleet.SnapshotTimes{At: "01:00", Zone: "Europe/Berlin"}, "2026-01-10 12:00", "2026-01-11 00:00"},
 		{fleet.SnapshotTimes{At: "01:00", Zone: "Europe/Berlin"}, "2026-07-10 12:00", "2026-07-10 23:00"},
-		// skipped by the clock change
+		// The clock change skips this time.
 		{fleet.SnapshotTimes{At: "02:30", Zone: "Europe/Berlin"}, "2026-03-28 12:00", "2026-03-29 01:30"},
-		// occurs twice at the clock change
+		// This time occurs twice at the clock change.
 		{fleet.SnapshotTimes{At: "02:30", Zone: "Europe/Berlin"}, "2026-10-24 23:00", "2026-10-25 01:30"},
 		{fleet.SnapshotTimes{At: "02:30", Zone: "Europe/Berlin"}, "2026-10-25 01:30", "2026-10-26 01:30"},
 		{fleet.SnapshotTimes{At: "23:00", Days: []string{"mon"}, Zone: "America/New_York"}, "2026-01-12 23:00", "2026-01-13 04:00"},

@@ -10,8 +10,8 @@ import (
 )
 
 // SecurityGroup is a set of traffic rules for NICs. It belongs to one project, or is shared by all projects. A NIC in
-// a group passes only traffic that a rule of one of its groups allows, in both directions; replies of allowed
-// connections pass, too. A NIC without a group is not filtered.
+// groups passes only traffic that a rule of one of these groups allows, in both directions; replies of allowed
+// connections pass, too. A NIC without groups is not filtered.
 type SecurityGroup struct {
 	ID         SecurityGroupID   `json:"id"`
 	ProjectID  ProjectID         `json:"projectId,omitempty"` // empty: shared by all projects
@@ -24,13 +24,13 @@ type SecurityGroup struct {
 	DeletedAt *time.Time `json:"deletedAt,omitempty"`
 }
 
-// SecurityGroupSpec is the part of a group that users write.
+// SecurityGroupSpec holds the properties of a group that users edit.
 type SecurityGroupSpec struct {
 	Description string         `json:"description,omitempty"`
 	Rules       []SecurityRule `json:"rules"`
 }
 
-// SecurityRule allows traffic.
+// SecurityRule allows traffic of one direction and protocol between a NIC and remote addresses.
 type SecurityRule struct {
 	ID        string    `json:"id"` // unique in the group; set by the portal when empty
 	Direction Direction `json:"direction"`
@@ -38,7 +38,8 @@ type SecurityRule struct {
 	FromPort  int       `json:"fromPort,omitempty"` // tcp and udp: first port of the receiver; 0: all ports
 	ToPort    int       `json:"toPort,omitempty"`   // last port; 0: only FromPort
 	CIDR      string    `json:"cidr,omitempty"`     // remote addresses; excludes GroupID
-	// GroupID selects the members of a group as remote, possibly of this group. Without CIDR and GroupID: any remote.
+	// GroupID selects the members of a group as remote addresses, possibly members of this same group. Without CIDR and
+	// GroupID, any remote address matches.
 	GroupID     SecurityGroupID `json:"groupId,omitempty"`
 	Description string          `json:"description,omitempty"`
 }
@@ -187,7 +188,7 @@ func isRuleID(id string) bool {
 	return len(id) == ruleIDLength && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// ReferencedGroups returns the groups that rules reference as remote, each once.
+// ReferencedGroups returns the groups that the rules have as remote, each once.
 func (s SecurityGroupSpec) ReferencedGroups() []SecurityGroupID {
 	var out []SecurityGroupID
 	for _, r := range s.Rules {
@@ -233,7 +234,7 @@ type SecurityGroupStatus struct {
 	Active bool   `json:"active"`          // the host applies the group's rules
 	Error  string `json:"error,omitempty"` // why the rules are not applied; libvirt's own message if there is one
 	Rules  int    `json:"rules,omitempty"` // number of rules after expansion to member addresses
-	Drift  string `json:"drift,omitempty"` // change made on the host outside Quantix, as text: the effective rules are unknown
+	Drift  string `json:"drift,omitempty"` // difference on the host that was made outside Quantix, as text: it is unknown which rules are in effect
 }
 
 // SecurityGroupHost is the status of a group on a host with NICs in it.
@@ -241,12 +242,12 @@ type SecurityGroupHost struct {
 	HostID   HostID               `json:"hostId"`
 	HostName string               `json:"hostName"`
 	Status   *SecurityGroupStatus `json:"status"`
-	Revision int64                `json:"revision"` // last revision that the host has acted on
+	Revision int64                `json:"revision"` // newest revision that the host has acted on, successfully or not
 	State    SecurityGroupState   `json:"state"`
 	Leaving  bool                 `json:"leaving,omitempty"`
 }
 
-// SecurityGroupState is whether a group's newest rules are in effect on a host.
+// SecurityGroupState reports whether a group's newest rules are in effect on a host.
 type SecurityGroupState string
 
 const (
@@ -290,7 +291,7 @@ type SecurityGroupMember struct {
 	VMID      VMID     `json:"vmId"`
 	VMName    string   `json:"vmName"`
 	MAC       string   `json:"mac"`
-	Addresses []string `json:"addresses"` // last reported by its host; empty while the VM is off
+	Addresses []string `json:"addresses"` // addresses that its host last reported; empty while the VM is off
 }
 
 // SecurityGroupView is a group as the API and pages show it.
@@ -300,7 +301,7 @@ type SecurityGroupView struct {
 	Names       map[string]string     `json:"names,omitempty"` // names of referenced groups by ID
 	NICs        int                   `json:"nics"`            // NICs in the group, of VMs that the user may see
 	Members     []SecurityGroupMember `json:"members,omitempty"`
-	// Hosts: hosts with the group; with names only for users who may see hosts
+	// Hosts are the hosts with NICs in the group; only for users who may see hosts do they have names.
 	Hosts          []SecurityGroupHost `json:"hosts,omitempty"`
 	SeverityCounts SeverityCounts      `json:"severityCounts"`
 	// Count: packets that the group's rules allowed; only for a single group

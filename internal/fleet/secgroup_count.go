@@ -8,7 +8,7 @@ const (
 	MaxCountedRules = 4096 // rules with matches over all these NICs
 )
 
-// PassCount counts packets and bytes.
+// PassCount counts network traffic in packets and bytes.
 type PassCount struct {
 	Packets int64 `json:"packets"`
 	Bytes   int64 `json:"bytes"`
@@ -19,14 +19,14 @@ func (c PassCount) Plus(o PassCount) PassCount {
 	return PassCount{c.Packets + o.Packets, c.Bytes + o.Bytes}
 }
 
-// RuleCount counts what a rule allowed.
+// RuleCount counts the traffic that a rule allowed.
 type RuleCount struct {
 	Rule string `json:"rule"`
 	PassCount
 }
 
-// NICCount counts the packets of a running VM's NIC since its agent started counting. Replies count for the rule that
-// allowed the connection.
+// NICCount counts the packets of a running VM's NIC since the agent started to count. A reply counts for the rule that
+// allowed its connection.
 type NICCount struct {
 	ID      VMID        `json:"id"`
 	MAC     string      `json:"mac"`
@@ -36,26 +36,26 @@ type NICCount struct {
 	Spoofed PassCount   `json:"spoofed"`         // packets dropped by anti-spoofing
 }
 
-// FilterCounts are the packet counters of a host's NICs.
+// FilterCounts are the packet counters of the security group rules on a host's NICs.
 type FilterCounts struct {
 	AgoMs int64      `json:"agoMs"` // age of the counters when they were sent
 	NICs  []NICCount `json:"nics"`
-	Left  int        `json:"left,omitempty"`  // number of omitted NICs, beyond the bounds
+	Left  int        `json:"left,omitempty"`  // number of NICs left out because of MaxCountedNICs and MaxCountedRules
 	Error string     `json:"error,omitempty"` // why the host cannot count
 }
 
-// GroupCount counts what the rules of a security group allowed, over the NICs of all VMs that the user may see.
+// GroupCount counts the traffic that a security group's rules allowed, over the NICs of all VMs that the user may see.
 type GroupCount struct {
-	NICs    int         `json:"nics"`  // counted NICs; the others are unknown
-	Of      int         `json:"of"`    // NICs in the group of running VMs
-	Rules   []RuleCount `json:"rules"` // all rules of the group, with and without matches
+	NICs    int         `json:"nics"`  // NICs with counters; the counts of other NICs are unknown
+	Of      int         `json:"of"`    // NICs of running VMs in the group
+	Rules   []RuleCount `json:"rules"` // all rules of the group, also rules without matches
 	Dropped PassCount   `json:"dropped"`
 	Since   *time.Time  `json:"since,omitempty"` // earliest start of counting
-	At      *time.Time  `json:"at,omitempty"`    // time of the oldest counter
+	At      *time.Time  `json:"at,omitempty"`    // time of the oldest counter among the NICs
 	Error   string      `json:"error,omitempty"` // why a host cannot count
 }
 
-// Rule returns the count of a rule; known is false if nothing is counted.
+// Rule returns the count of the rule with the ID; known is false if no NIC is counted.
 func (c *GroupCount) Rule(id string) (n PassCount, known bool) {
 	if c == nil || c.NICs == 0 {
 		return n, false
@@ -72,12 +72,12 @@ func (c *GroupCount) Rule(id string) (n PassCount, known bool) {
 type NICHits struct {
 	At      time.Time    `json:"at"`
 	Since   time.Time    `json:"since"`
-	Rules   []NICRuleHit `json:"rules"` // rules of all its groups, with and without matches
+	Rules   []NICRuleHit `json:"rules"` // rules of all groups of the NIC, also rules without matches
 	Dropped PassCount    `json:"dropped"`
 	Spoofed PassCount    `json:"spoofed"`
 }
 
-// NICRuleHit counts what one rule allowed for a NIC.
+// NICRuleHit counts the traffic that one rule allowed on a NIC.
 type NICRuleHit struct {
 	GroupID SecurityGroupID `json:"groupId"`
 	Group   string          `json:"group"`

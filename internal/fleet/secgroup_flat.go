@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// FlatGroup is a security group in the form for hosts: its rules contain addresses instead of group references.
+// FlatGroup is a security group as a host gets it: its rules contain addresses instead of group references.
 type FlatGroup struct {
 	ID       SecurityGroupID `json:"id"`
 	Name     string          `json:"name"`
@@ -25,7 +25,7 @@ type FlatRule struct {
 	Remotes   []netip.Prefix `json:"remotes,omitempty"`
 }
 
-// Flat expands the group: member addresses replace group references. Unusable addresses are left out.
+// Flat replaces the group references of the rules by the addresses of members. It leaves out invalid addresses.
 func (g SecurityGroup) Flat(members map[SecurityGroupID][]string) FlatGroup {
 	out := FlatGroup{ID: g.ID, Name: g.Name, Revision: g.Revision, Rules: make([]FlatRule, 0, len(g.Spec.Rules))}
 	for _, r := range g.Spec.Rules {
@@ -62,7 +62,8 @@ func (g FlatGroup) Entries() int {
 	return n
 }
 
-// Check adds an error for each value that a host refuses. It repeats the portal's rules and adds the host's bounds.
+// Check adds an error for each value that a host refuses. It applies the portal's checks again, and the host's own
+// bounds.
 func (g FlatGroup) Check(c *Checks) {
 	if !IsID(string(g.ID)) {
 		c.Add("id", "The group has no id.")
@@ -90,7 +91,8 @@ func (g FlatGroup) Check(c *Checks) {
 	}
 }
 
-// Packet is the first packet of a connection, as a NIC sees it. The remote port does not matter.
+// Packet is the first packet of a connection, as it passes a NIC. The port of the connection's other end does not
+// matter.
 type Packet struct {
 	Direction Direction
 	Protocol  Protocol
@@ -98,7 +100,7 @@ type Packet struct {
 	Remote    netip.Addr // remote address; invalid: unknown
 }
 
-// Passing is the result for a packet: whether the packet passes a NIC, and which rule allows it.
+// Passing is the result of the rules for one packet: whether it passes the NIC, and which rule allows it.
 type Passing struct {
 	Pass    bool            `json:"pass"`
 	Known   bool            `json:"known"`             // false: the result depends on an unknown address
@@ -106,8 +108,8 @@ type Passing struct {
 	RuleID  string          `json:"ruleId,omitempty"`
 }
 
-// EvaluatePacket evaluates the groups of a NIC for a packet: the first rule that allows it wins. A NIC without a group
-// passes everything.
+// EvaluatePacket applies the groups of a NIC to a packet: the first rule that allows the packet wins. A NIC without
+// groups passes every packet.
 func EvaluatePacket(groups []FlatGroup, p Packet) Passing {
 	if len(groups) == 0 {
 		return Passing{Pass: true, Known: true}

@@ -28,7 +28,7 @@ func (n NIC) HasAntiSpoofing() bool { return n.AntiSpoofing != nil && *n.AntiSpo
 // Filtered reports whether the host must filter the NIC's traffic.
 func (n NIC) Filtered() bool { return n.HasAntiSpoofing() || len(n.SecurityGroups) > 0 }
 
-// filterReported returns the filter settings that a host's definition preserves.
+// filterReported returns those filter settings of the NIC that a host's definition stores.
 func (n NIC) filterReported() string {
 	if !n.Filtered() {
 		return ""
@@ -40,8 +40,8 @@ func (n NIC) filterReported() string {
 func (n NIC) SameFilter(o NIC) bool { return n.filterReported() == o.filterReported() }
 
 // WithPortGroupDefaults returns the NIC with the port group's defaults for unset settings. old is the NIC before the
-// change; nil: a new NIC. A NIC whose request repeats the port group's values continues to follow the port group. A NIC
-// that followed a port group and no longer has one loses its groups.
+// edit; nil: a new NIC. If an edit repeats the port group's values, the NIC continues to follow the port group. A NIC
+// that followed a port group and is no longer in one loses the port group's security groups.
 func (n NIC) WithPortGroupDefaults(old *NIC, by *PortGroup) NIC {
 	if by == nil {
 		by = &PortGroup{}
@@ -60,7 +60,7 @@ func (n NIC) WithPortGroupDefaults(old *NIC, by *PortGroup) NIC {
 	return n
 }
 
-// TidyFilter returns the NIC with its groups sorted and unique, and a disabled anti-spoofing unset.
+// TidyFilter returns the NIC with its groups sorted, each once. If anti-spoofing is disabled, it is unset.
 func (n NIC) TidyFilter() NIC {
 	n.SecurityGroups = slices.Compact(slices.Sorted(slices.Values(n.SecurityGroups)))
 	if len(n.SecurityGroups) == 0 {
@@ -104,7 +104,8 @@ func nicFilterText(n NIC) string {
 	return ", " + strings.Join(words, ", ")
 }
 
-// nicFilterChangeText returns the text of a change that affects only the NIC's filter; empty: another change.
+// nicFilterChangeText returns the text of a change that affects only the NIC's filter. It is empty for every other
+// change.
 func nicFilterChangeText(old, to NIC) string {
 	was, now := old, to
 	was.SecurityGroups, was.AntiSpoofing = now.SecurityGroups, now.AntiSpoofing
@@ -157,11 +158,11 @@ type NICFilter struct {
 	State        SecurityGroupState `json:"state,omitempty"` // empty: no filter is required
 	// Problem: why the filter is not applied; libvirt's own message if there is one
 	Problem         string `json:"problem,omitempty"`
-	UnmanagedFilter string `json:"foreign,omitempty"` // network filter on the NIC that Quantix did not define
-	// PortGroup: port group whose defaults the NIC follows for ByPortGroup; empty: none
+	UnmanagedFilter string `json:"foreign,omitempty"` // network filter on the NIC that was defined outside Quantix
+	// PortGroup is the port group that supplies the settings in ByPortGroup; empty: none.
 	PortGroup   string   `json:"portGroup,omitempty"`
 	ByPortGroup []string `json:"byPortGroup,omitempty"` // "securityGroups", "antiSpoofing"
-	Hits        *NICHits `json:"hits,omitempty"`        // packets allowed by the NIC's rules; nil: unknown
+	Hits        *NICHits `json:"hits,omitempty"`        // packets that the NIC's rules allowed; nil: unknown
 }
 
 // NICGroup is a security group of a NIC.
@@ -176,7 +177,7 @@ type NICGroup struct {
 // FilterPrefix is the name prefix of the network filters that Quantix defines on hosts.
 const FilterPrefix = "quantix-"
 
-// Worst returns the worst state among the NIC's groups; empty: no filter is required.
+// Worst returns the worst state of the NIC's groups; empty: no filter is required.
 func (c NICFilter) Worst() SecurityGroupState {
 	worst := GroupApplied
 	order := []SecurityGroupState{GroupApplied, GroupPending, GroupUnknown, GroupChanged, GroupNotApplied}
@@ -191,8 +192,8 @@ func (c NICFilter) Worst() SecurityGroupState {
 	return worst
 }
 
-// MergeHostStatus merges the host's status of the NIC into the filter's state. A NIC that requires a filter must have a
-// filter of Quantix on the host.
+// MergeHostStatus merges the host's report on the NIC into the filter's state. If the NIC requires a filter, the host
+// must report a filter that Quantix defined.
 func (c *NICFilter) MergeHostStatus(vm VM) {
 	for _, g := range c.Groups {
 		if (g.State == GroupNotApplied || g.State == GroupChanged) && c.Problem == "" {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// PassQuestion asks whether a connection would pass between two ends. Each end is a VM's NIC or an address.
+// PassQuestion asks whether a connection would pass the security groups of its two ends. Each end is a VM's NIC or an
+// address.
 type PassQuestion struct {
 	From     PassEnd  `json:"from"`
 	To       PassEnd  `json:"to"`
@@ -17,7 +18,7 @@ type PassQuestion struct {
 type PassEnd struct {
 	VMID    VMID   `json:"vmId,omitempty"`
 	MAC     string `json:"mac,omitempty"`     // MAC address of the NIC; empty: the VM's first NIC
-	Address string `json:"address,omitempty"` // one of the NIC's addresses; without a VM: the end's address
+	Address string `json:"address,omitempty"` // one of the NIC's addresses; without a VM, the address of this end
 }
 
 // Check adds an error for each invalid field.
@@ -38,7 +39,7 @@ func (q PassQuestion) Check(c *Checks) {
 	q.checkFamilies(c)
 }
 
-// checkFamilies adds an error for addresses that can never communicate, whatever the rules.
+// checkFamilies adds an error if the two ends have addresses of different families, which can never communicate.
 func (q PassQuestion) checkFamilies(c *Checks) {
 	from, to := addressOf(q.From, nil, nil), addressOf(q.To, nil, nil)
 	if from.IsValid() && to.IsValid() && from.Is4() != to.Is4() {
@@ -70,7 +71,7 @@ func (e PassEnd) check(c *Checks, at string) {
 	}
 }
 
-// PassNIC is a NIC with its filter settings.
+// PassNIC is a VM's NIC with its filter settings, as WouldPass needs it.
 type PassNIC struct {
 	VMID         VMID
 	VMName       string
@@ -81,7 +82,7 @@ type PassNIC struct {
 	State        SecurityGroupState // state of the NIC's groups on its host; empty: no groups
 }
 
-// PassSide is the result for one end.
+// PassSide is the result for one end of the connection.
 type PassSide struct {
 	VMID    VMID   `json:"vmId,omitempty"`
 	VMName  string `json:"vmName,omitempty"`
@@ -90,12 +91,12 @@ type PassSide struct {
 	Passing
 	GroupName string             `json:"groupName,omitempty"` // group of the rule that allows the connection
 	Groups    []string           `json:"groups,omitempty"`    // names of all groups of the NIC
-	Rule      string             `json:"rule,omitempty"`      // as text
+	Rule      string             `json:"rule,omitempty"`      // the rule that allows the connection, as text
 	Why       string             `json:"why"`                 // explanation in a sentence
 	State     SecurityGroupState `json:"state,omitempty"`
 }
 
-// PassAnswer is the result for the connection.
+// PassAnswer is the result for both ends of the connection.
 type PassAnswer struct {
 	Pass  bool     `json:"pass"`
 	Known bool     `json:"known"` // false: the result depends on an unknown address
@@ -103,8 +104,8 @@ type PassAnswer struct {
 	To    PassSide `json:"to"`    // receiver's side: ingress
 }
 
-// WouldPass evaluates the question. from and to are the NICs of the ends that are VMs, else nil. rule formats a
-// rule of a group.
+// WouldPass evaluates the question. from and to are the NICs at the two ends; nil: the end is not a VM. rule formats a
+// rule, given its group's ID and its own ID.
 func WouldPass(q PassQuestion, from, to *PassNIC, rule func(SecurityGroupID, string) string) PassAnswer {
 	v6 := q.Protocol == ICMPv6
 	if a := addressOf(q.From, nil, nil); a.IsValid() {
@@ -124,7 +125,7 @@ func WouldPass(q PassQuestion, from, to *PassNIC, rule func(SecurityGroupID, str
 	return out
 }
 
-// addressOf returns the end's address: the requested one, or the NIC's first address of the family.
+// addressOf returns the end's address: the requested one, or the NIC's first address of the other end's family.
 func addressOf(e PassEnd, nic *PassNIC, v6 *bool) netip.Addr {
 	if a, err := netip.ParseAddr(e.Address); err == nil {
 		return a.Unmap()

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Questions about impossible packets are refused: the evaluation would answer that they pass.
+// Questions about impossible packets are refused, because the evaluation would answer that the packets pass.
 func TestPassQuestionRefusesMixedAddressFamilies(t *testing.T) {
 	t.Parallel()
 	const four, six = "10.0.0.7", "2001:db8::7"
@@ -45,7 +45,7 @@ func TestPassQuestionRefusesMixedAddressFamilies(t *testing.T) {
 	}
 }
 
-// A packet that anti-spoofing drops does not pass, whatever the rules say.
+// A packet that anti-spoofing drops does not pass, even if a rule allows it.
 func TestAntiSpoofingDropsForeignSourceAddress(t *testing.T) {
 	t.Parallel()
 	ask := func(nic fleet.PassNIC, address string) fleet.PassAnswer {

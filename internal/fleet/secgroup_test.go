@@ -86,7 +86,7 @@ func TestInvalidSecurityRuleRefused(t *testing.T) {
 	for name, spec := range map[string]fleet.SecurityGroupSpec{
 		"too many": {Rules: make([]rule, fleet.MaxSecurityRules+1)},
 		"twice":    {Rules: []rule{in(func(*rule) {}), in(func(r *rule) { r.Description = "again" })}},
-		// equal after Tidy
+		// Rules that Tidy makes equal.
 		"one port":   {Rules: []rule{in(func(r *rule) { r.ToPort = 0 }), in(func(r *rule) { r.ToPort = 80 })}},
 		"one subnet": {Rules: []rule{in(func(*rule) {}), in(func(r *rule) { r.CIDR = "10.1.2.3/8" })}},
 		"one id":     {Rules: []rule{in(func(r *rule) { r.ID = "00000000000a" }), in(func(r *rule) { r.ID, r.FromPort = "00000000000a", 85 })}},
@@ -115,7 +115,7 @@ func TestInvalidSecurityRuleRefused(t *testing.T) {
 	}
 }
 
-// naive is a direct evaluation of the rules, as the reference for Passes.
+// naive evaluates the rules one by one, as the reference for fleet.EvaluatePacket.
 func naive(groups []fleet.FlatGroup, p fleet.Packet) bool {
 	if len(groups) == 0 {
 		return true
@@ -157,8 +157,8 @@ func randomGroup(r *rand.Rand, rules int) fleet.FlatGroup {
 	return g.Flat(map[fleet.SecurityGroupID][]string{member: {"10.0.0.7", "10.0.3.9", "nonsense", "224.0.0.1"}})
 }
 
-// Passes agrees with the naive evaluation: a packet passes if any group of the NIC allows it, the order does not
-// matter, and a further group never blocks a packet.
+// EvaluatePacket agrees with the naive evaluation: a packet passes if any group of the NIC allows it, the order of
+// groups does not matter, and an additional group never blocks a packet.
 func TestPassesMatchesNaiveEvaluation(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -10,14 +10,14 @@ import (
 // MaxSelector is the maximum number of labels in a selector.
 const MaxSelector = 16
 
-// Selector matches labels; all of its conditions must hold. The zero Selector matches nothing.
+// Selector matches labels. All of its conditions must be met. The zero Selector matches nothing.
 type Selector struct {
 	Pairs map[string]string // labels with a required value
 	Keys  []string          // labels with any value
 }
 
 // ParseSelector parses "rack=4, ssd" and adds errors at field. A value with a comma or an asterisk needs quotes:
-// zone="a, b". Parsing the String of the result yields the same selector.
+// zone="a, b". The result's String, parsed again, yields the same selector.
 func ParseSelector(c *Checks, field, text string) Selector {
 	words, err := splitSelector(text)
 	if err != nil {
@@ -120,20 +120,20 @@ func (s Selector) String() string {
 	return strings.Join(append(words, s.Keys...), ", ")
 }
 
-// ByLabel is the assignment of an object to hosts by their labels.
+// ByLabel is the automatic assignment of a pool or network to the hosts whose labels match a selector.
 type ByLabel struct {
 	Selector string `json:"selector"` // "rack=4, ssd"; empty: no assignment by label
-	// LeftOut: first few matching hosts without the object; first those that cannot have it
+	// LeftOut are the first matching hosts that do not have the object; first those that cannot have it.
 	LeftOut        []LeftOutHost `json:"left"`
-	LeftOutCount   int           `json:"leftAll"`   // number of such hosts
-	Unmatched      []NamedHost   `json:"beside"`    // first few hosts that have the object but do not match
-	UnmatchedCount int           `json:"besideAll"` // number of such hosts
-	// Waiting: only in the response that sets the selector: more hosts match than were assigned at once. The rest
-	// follow
+	LeftOutCount   int           `json:"leftAll"`   // number of all matching hosts that do not have the object
+	Unmatched      []NamedHost   `json:"beside"`    // first hosts that have the object although they do not match
+	UnmatchedCount int           `json:"besideAll"` // number of all hosts that have the object although they do not match
+	// Waiting is set only in the response to a change of the selector: more hosts match than were assigned at once. The
+	// other hosts follow later.
 	Waiting bool `json:"waiting,omitempty"`
 }
 
-// LeftOutHost is a matching host without the object.
+// LeftOutHost is a matching host that does not have the object, with the reason.
 type LeftOutHost struct {
 	NamedHost
 	Why string `json:"why"`
@@ -145,10 +145,10 @@ type NamedHost struct {
 	HostName string `json:"hostName"`
 }
 
-// ReleasedByPerson is the reason why an object is not assigned to a host after a user released it there.
+// ReleasedByPerson is the reason why an object is no longer assigned to a host after a user released it there.
 const ReleasedByPerson = "Released by a user; not assigned again by label."
 
-// WhyLeftOut returns the reason as text; an empty reason means that a user released the object.
+// WhyLeftOut returns the stored reason as text. An empty reason means that a user released the object on the host.
 func WhyLeftOut(why string) string { return cmp.Or(why, ReleasedByPerson) }
 
 // Labelled lists the hosts that a selector matches now.
@@ -164,9 +164,9 @@ type LabelledHost struct {
 	Has bool
 }
 
-// Retried is the result of a retry on all failed hosts of an object.
+// Retried is the result of a retry of an object on all hosts where it failed.
 type Retried struct {
 	Tasks   []TaskID
 	Offline int // offline hosts, which retry when they are online again
-	More    int // further failed hosts, beyond the limit of one request
+	More    int // further hosts where the object failed, beyond the limit of one request
 }

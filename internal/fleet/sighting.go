@@ -7,27 +7,28 @@ import (
 	"time"
 )
 
-// Sighting is a domain with a VM's UUID on another host than the VM's own, as that host reports it. If the VM's own
-// host does not run the VM, the portal follows the VM to the host that runs a domain with the VM's mark. See
-// VM.Elsewhere.
+// Sighting is a VM report of another host: a domain with the VM's UUID on a host other than the VM's own. If the VM's
+// own host does not run the VM, the portal moves the VM to the host whose running domain carries the VM's ownership
+// mark. See VM.RunsOnTwoHosts.
 type Sighting struct {
 	HostID   HostID `json:"hostId,omitempty"`
 	HostName string `json:"hostName,omitempty"`
 	Power    Power  `json:"power"`
-	// HasMark: the domain carries the VM's mark; otherwise it is an unrelated domain with the same UUID
+	// HasMark: the domain's metadata carries the VM's ownership mark; otherwise the domain is unrelated and has the
+	// same UUID
 	HasMark  bool      `json:"proven"`
 	Since    time.Time `json:"since"`             // first report of this power state
-	Alarm    bool      `json:"alarm,omitempty"`   // the VM's own host runs it, too
+	Alarm    bool      `json:"alarm,omitempty"`   // the VM's own host runs the VM, too
 	RuledOut bool      `json:"settled,omitempty"` // a user has decided that the VM is not on that host
-	Offline  bool      `json:"offline,omitempty"` // the host is offline: the last report; not set in lists
+	Offline  bool      `json:"offline,omitempty"` // the host is offline, so this is its last report; not set in lists
 }
 
 func (s Sighting) on() bool { return s.Power == Running || s.Power == Paused }
 
 func (s Sighting) host() string { return cmp.Or(s.HostName, "Another host") }
 
-// RunsOnTwoHosts reports whether two hosts run the VM and no user has decided yet which host keeps it. Until then the
-// VM allows no actions.
+// RunsOnTwoHosts reports whether two hosts run the VM and no user has decided yet which of them keeps the VM. Until
+// then the VM allows no actions.
 func (vm VM) RunsOnTwoHosts() bool {
 	return slices.ContainsFunc(vm.Sightings, func(s Sighting) bool { return s.Alarm })
 }
@@ -50,8 +51,9 @@ func (vm VM) LocationFault(own string, seen *time.Time, now time.Time) *Fault {
 	return nil
 }
 
-// whyRunsElsewhere returns which other host runs the VM, so that it must not start; empty: none. A domain without the
-// VM's mark counts only while the VM's own host is offline: any host can define a domain with any UUID.
+// whyRunsElsewhere returns which other host runs the VM, so that the VM must not start; empty: none. A domain without
+// the VM's ownership mark counts only while the VM's own host is offline, because any host can define a domain with any
+// UUID.
 func (v VMView) whyRunsElsewhere() string {
 	return v.firstRunningElsewhere(func(s Sighting) bool {
 		return s.HasMark && (!s.Offline || !s.RuledOut) || !s.HasMark && !s.Offline && v.Phase == PhaseUnknown
@@ -67,8 +69,8 @@ func (v VMView) firstRunningElsewhere(counts func(Sighting) bool) string {
 	return ""
 }
 
-// WhyDisksInUse returns why the VM's disks must not be deleted now; empty: they can be. Domains without the VM's mark
-// count, too.
+// WhyDisksInUse returns why the VM's disks must not be deleted now; empty: they can be deleted. A domain with the VM's
+// UUID counts even without the VM's ownership mark.
 func (v VMView) WhyDisksInUse() string {
 	reason := v.firstRunningElsewhere(func(s Sighting) bool { return !s.Offline || s.HasMark && !s.RuledOut })
 	if reason != "" {
@@ -102,9 +104,9 @@ type VMLocation struct {
 	HostID   HostID
 	HostName string
 	Power    Power
-	Offline  bool   // the host is offline: the last report
-	Own      bool   // the VM's own host
-	Proven   bool   // another host's domain carries the VM's mark
+	Offline  bool   // the host is offline, so this is its last report
+	Own      bool   // this is the VM's own host
+	Proven   bool   // the other host's domain carries the VM's ownership mark
 	Settled  bool   // a user has decided that the VM is not on this other host
 	Why      string // why users cannot choose this host; empty: they can
 }

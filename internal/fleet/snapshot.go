@@ -13,29 +13,31 @@ import (
 type SnapshotID string
 
 const (
-	// MaxSnapshots is the maximum number of snapshots per VM. Deleted ones count while others depend on them.
+	// MaxSnapshots is the maximum number of snapshots of a VM. A deleted snapshot counts while other snapshots depend
+	// on it.
 	MaxSnapshots = 32
-	// DeepChain is the length of a disk's backing chain at which pages warn: each read may search all of its files.
+	// DeepChain is the lowest length of a disk's backing chain that pages warn about, because each read may search all files
+	// of the chain.
 	DeepChain = 8
 
 	maxSnapshotName        = 80   // bytes
 	maxSnapshotDescription = 1024 // bytes
 )
 
-// Snapshot is the state of a VM at one moment. The VM's host stores and reports it; the portal stores none.
+// Snapshot is the state of a VM at one moment. The VM's host stores and reports it; the portal does not store it.
 type Snapshot struct {
 	ID          SnapshotID `json:"id"`
-	Parent      SnapshotID `json:"parent,omitempty"` // snapshot that the VM was based on at that time; empty: none
+	Parent      SnapshotID `json:"parent,omitempty"` // snapshot that the VM's state was based on when this one was taken; empty: none
 	Name        string     `json:"name"`
 	Description string     `json:"description,omitempty"`
 	By          string     `json:"by,omitempty"`       // user who requested the snapshot
-	At          time.Time  `json:"at"`                 // time of the host's clock
+	At          time.Time  `json:"at"`                 // time by the host's clock
 	Memory      bool       `json:"memory,omitempty"`   // includes the guest's memory: a revert resumes the guest
 	Quiesced    bool       `json:"quiesced,omitempty"` // the guest agent froze the file systems
-	Note        string     `json:"note,omitempty"`     // requested but unsupported options, in a sentence
-	Disks       []Volref   `json:"disks,omitempty"`    // disks of the spec at that time
+	Note        string     `json:"note,omitempty"`     // requested options that the host does not support, in a sentence
+	Disks       []Volref   `json:"disks,omitempty"`    // disks in the VM's spec at that time
 	Bytes       int64      `json:"bytes,omitempty"`    // storage used in addition to the disk itself
-	Changed     []string   `json:"changed,omitempty"`  // settings of the VM that changed since, as text
+	Changed     []string   `json:"changed,omitempty"`  // settings of the VM that have changed since the snapshot, as text
 	// Deleted: a user deleted the snapshot, but its data remains because several later snapshots depend on it.
 	Deleted bool `json:"deleted,omitempty"`
 }
@@ -45,10 +47,10 @@ type SnapshotTree struct {
 	Snapshots  []Snapshot `json:"snapshots,omitempty"`  // parents before their children
 	Current    SnapshotID `json:"current,omitempty"`    // snapshot that the VM's current state is based on
 	Depth      int        `json:"depth,omitempty"`      // length of the longest backing chain of a disk
-	Merges     int        `json:"merges,omitempty"`     // mergeable files of deleted snapshots
+	Merges     int        `json:"merges,omitempty"`     // number of deleted snapshots' files that can be merged
 	Unfinished string     `json:"unfinished,omitempty"` // an interrupted operation, in a sentence
-	Others     []string   `json:"others,omitempty"`     // snapshots made with virsh: at most MaxSnapshots
-	// Overlays: overlay files of disks, created outside Quantix, such as by virsh snapshot-create
+	Others     []string   `json:"others,omitempty"`     // names of snapshots made with virsh, at most MaxSnapshots
+	// Overlays are disks' overlay files that were created outside Quantix, such as by virsh snapshot-create.
 	Overlays []Overlay `json:"overlays,omitempty"`
 }
 
@@ -91,7 +93,7 @@ func (t *SnapshotTree) Descendants(id SnapshotID) (out []Snapshot) {
 	return out
 }
 
-// Bytes returns the storage of all snapshots.
+// Bytes returns the total storage of all snapshots.
 func (t *SnapshotTree) Bytes() (sum int64) {
 	if t != nil {
 		for _, s := range t.Snapshots {
@@ -101,7 +103,7 @@ func (t *SnapshotTree) Bytes() (sum int64) {
 	return sum
 }
 
-// HasSnapshots reports whether the VM has snapshots, so that overlays lie above its disks.
+// HasSnapshots reports whether the VM has snapshots, so that overlays are on top of its disks.
 func (t *SnapshotTree) HasSnapshots() bool { return t != nil && len(t.Snapshots) > 0 }
 
 // SnapshotParams holds the parameters of a snapshot job.
@@ -110,10 +112,10 @@ type SnapshotParams struct {
 	Name        string     `json:"name,omitempty"`
 	Description string     `json:"description,omitempty"`
 	By          string     `json:"by,omitempty"`
-	Memory      bool       `json:"memory,omitempty"`  // take: include the memory of a running guest
-	Quiesce     bool       `json:"quiesce,omitempty"` // take: freeze the guest's file systems if its agent answers
-	Start       bool       `json:"start,omitempty"`   // revert: start the guest if the snapshot has no memory
-	Subtree     bool       `json:"subtree,omitempty"` // delete: include all descendants
+	Memory      bool       `json:"memory,omitempty"`  // only for a new snapshot: include the memory of a running guest
+	Quiesce     bool       `json:"quiesce,omitempty"` // only for a new snapshot: freeze the guest's file systems if the guest agent answers
+	Start       bool       `json:"start,omitempty"`   // only for a revert: start the guest if the snapshot has no memory
+	Subtree     bool       `json:"subtree,omitempty"` // only for a deletion: include all descendants
 }
 
 // SnapshotOf identifies a snapshot together with its VM.
@@ -150,7 +152,7 @@ var snapshotKinds = KindsWhere(func(k JobKindInfo) bool { return k.OnSnapshots }
 func SnapshotKinds() []JobKind { return slices.Clone(snapshotKinds) }
 
 // AllowsSnapshots reports whether the VM's snapshots can be changed now; the string is the reason if not. busy lists
-// the open jobs on its snapshots.
+// the kinds of the VM's unfinished snapshot jobs.
 func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	switch {
@@ -234,8 +236,8 @@ func (v VMView) DisksIn(s Snapshot) (out []Disk) {
 	return out
 }
 
-// AllowsNew reports whether a VM can be created from the snapshot now. Other such copies may run at the same time, and
-// the VM may run: the snapshot's data does not change.
+// AllowsNew reports whether a VM can be created from the snapshot now; the string is the reason if not. Several VMs may
+// be created from it at the same time, and the VM itself may run, because the snapshot's data does not change.
 func (v VMView) AllowsNew(s Snapshot, busy []JobKind) (bool, string) {
 	own := slices.DeleteFunc(slices.Clone(busy), func(k JobKind) bool { return k == VolumeCopy })
 	if ok, why := v.AllowsRevert(s, own); !ok {

@@ -12,13 +12,13 @@ const MaxStartImages = 200
 // StartImage is an entry of the image catalog: the address of a well-known image that can be downloaded.
 type StartImage struct {
 	ID          StartImageID `json:"id"`
-	Name        string       `json:"name"` // name of the entry and of the downloaded image
+	Name        string       `json:"name"` // name of the entry, and of the image after the download
 	OS          OSFacts      `json:"os"`
 	URL         string       `json:"url"`
 	File        string       `json:"file"`                  // volume name
 	Checksum    string       `json:"checksum,omitempty"`    // checksum of the download: "sha256:…" or "sha512:…"
 	ChecksumURL string       `json:"checksumUrl,omitempty"` // address of a checksum file, as an alternative to Checksum
-	ChangedBy   string       `json:"changedBy,omitempty"`   // empty: unchanged since it came with Quantix
+	ChangedBy   string       `json:"changedBy,omitempty"`   // empty: the entry is unchanged since the installation of Quantix
 	ChangedAt   time.Time    `json:"changedAt"`
 }
 
@@ -30,7 +30,7 @@ type StartImageView struct {
 	Last    *StartResult `json:"last,omitempty"`    // result of the last download
 }
 
-// StartPull is a downloaded copy of a catalog entry.
+// StartPull is a pool's copy of the image that a catalog entry names.
 type StartPull struct {
 	PoolID   PoolID `json:"poolId"`
 	PoolName string `json:"poolName"`
@@ -38,7 +38,7 @@ type StartPull struct {
 	Version  int    `json:"version"`
 }
 
-// StartResult is the last download task of a catalog entry.
+// StartResult is the state of a catalog entry's last download task.
 type StartResult struct {
 	TaskID   TaskID     `json:"taskId"`
 	State    JobState   `json:"state"`
@@ -48,7 +48,7 @@ type StartResult struct {
 	EndedAt  *time.Time `json:"endedAt,omitempty"`
 }
 
-// IsActive reports whether a download is queued or running.
+// IsActive reports whether the download is queued or running.
 func (r *StartResult) IsActive() bool {
 	return r != nil && !r.State.Ended()
 }
@@ -92,7 +92,7 @@ func (i StartImage) Check(c *Checks) {
 	CheckDownload(c, i.URL, i.Checksum, i.ChecksumURL)
 }
 
-// CheckDownload adds errors at url, checksum and checksumUrl if a host cannot download the address.
+// CheckDownload adds errors at the fields url, checksum and checksumUrl if a host cannot download from the address.
 func CheckDownload(c *Checks, address, checksum, checksumURL string) {
 	_, digest, known := ParseChecksum(checksum)
 	if !known {

@@ -1,6 +1,6 @@
 package fleet
 
-// StartPosition returns the VM's place in the start order of VMs that are started together, lowest first.
+// StartPosition returns the VM's position among VMs that are started together, lowest first.
 func (p VMPolicy) StartPosition() int {
 	if p.StartOrder == 0 {
 		return MaxStartOrder + 1
@@ -8,8 +8,8 @@ func (p VMPolicy) StartPosition() int {
 	return p.StartOrder
 }
 
-// StopPosition returns the VM's place when VMs are shut down together, lowest first: VMs without any order, then by
-// stop order, then in the reverse of the start order.
+// StopPosition returns the VM's position among VMs that are shut down together, lowest first: VMs without any order
+// come first, then by stop order, then in the reverse of the start order.
 func (p VMPolicy) StopPosition() int {
 	switch {
 	case p.StopOrder > 0:
@@ -20,8 +20,8 @@ func (p VMPolicy) StopPosition() int {
 	return 0
 }
 
-// BulkPosition returns a function that gives a VM's place in a bulk action, and the seconds to wait after it before
-// later places. Nil: all VMs at once.
+// BulkPosition returns a function that returns a VM's position in the bulk action, and the seconds to wait after this
+// VM before VMs of later positions. Nil: the action starts on all VMs at once.
 func BulkPosition(a Action) func(VMPolicy) (place, wait int) {
 	switch a {
 	case ActStart:

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// VMPlacement selects the hosts that may run the VM, besides its rules.
+// VMPlacement selects the hosts that may run the VM, in addition to its placement rules.
 type VMPlacement struct {
 	// Tolerations: taints that the VM tolerates, separated by blanks: "gpu maintenance=disk"; "*": any
 	Tolerations string `json:"tolerations,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Task is a user's request: one job of a host, or one action on many objects, with a child task for each.
+// Task is a user's request: one job on a host, or one action on many objects, with a child task for each object.
 type Task struct {
 	ID          TaskID    `json:"id"`
 	Parent      TaskID    `json:"parent,omitempty"` // parent task
@@ -13,19 +13,19 @@ type Task struct {
 	HostName    string    `json:"hostName"`
 	ProjectID   ProjectID `json:"projectId,omitempty"` // empty: no project, or several
 	Kind        JobKind   `json:"kind"`
-	Subject     Subject   `json:"subject"`     // for a parent task "task:<its id>"; empty: no existing object
+	Subject     Subject   `json:"subject"`     // for a parent task "task:<its own id>"; empty: no existing object
 	SubjectName string    `json:"subjectName"` // "web-01"; "500 VMs"
 	Generation  int64     `json:"generation"`
-	// State of a parent task is running while a child has not ended, then the worst state of its children.
+	// State of a parent task is running until all children have ended, then the worst state among its children.
 	State    JobState `json:"state"`
 	Attempt  int      `json:"attempt"`
 	Progress int      `json:"progress"`        // percent; for a parent task, the share of ended children
 	Steps    *Steps   `json:"steps,omitempty"` // only for a parent task
-	// Note: current step of the agent, such as "copying disk 1"; after the end the last step, or a remark as a
+	// Note is the agent's current step, such as "copying disk 1"; after the end, the last step or a remark as a
 	// sentence
 	Note  string `json:"note,omitempty"`
 	Error string `json:"error,omitempty"` // the hypervisor's own message
-	// RetryAt is when the task is retried after the hypervisor was not reachable. Error has the cause.
+	// RetryAt is when the agent retries the task after it could not reach the hypervisor. Error has the cause.
 	RetryAt   *time.Time `json:"retryAt,omitempty"`
 	CreatedBy string     `json:"createdBy"` // user name, or "Quantix"
 	CreatedAt time.Time  `json:"createdAt"`
@@ -35,7 +35,7 @@ type Task struct {
 
 // Title returns the task's title on pages: "Create", "Start", ….
 func (t Task) Title() string {
-	// 0: a parent task, or a child that was refused before it reached a host
+	// generation 0: a parent task, or a child that was refused before it reached a host
 	if t.Kind == VMApply && (t.Generation == 0 || t.Generation == 1) {
 		return "Create"
 	}
@@ -43,7 +43,7 @@ func (t Task) Title() string {
 }
 
 // Remark returns the remark on a successful task, as a sentence; empty: none. A note without a full stop is only the
-// last step.
+// task's last step.
 func (t Task) Remark() string {
 	if t.State != JobDone || !strings.HasSuffix(t.Note, ".") {
 		return ""
@@ -57,7 +57,7 @@ func (t Task) Refused() bool { return t.State == JobFailed && t.Attempt == 0 && 
 // Waiting reports whether the task is a child that the portal has not started yet.
 func (t Task) Waiting() bool { return t.State == JobQueued && t.Parent != "" && t.Generation <= 0 }
 
-// EditOfMany is the generation of a task that edits many VMs, and of its children that have not reached a host.
+// EditOfMany is the generation of a task that edits many VMs, and of its children that no host has received.
 const EditOfMany = -1
 
 // Steps counts the children of a task by state.

@@ -34,12 +34,12 @@ type TemplateVersion struct {
 	Spec         VMSpec            `json:"spec"`
 	Source       string            `json:"source,omitempty"`       // VM that it was created from, as text
 	Note         string            `json:"note,omitempty"`         // note of a user
-	DeprecatedAt *time.Time        `json:"deprecatedAt,omitempty"` // set: the version allows no new VMs
+	DeprecatedAt *time.Time        `json:"deprecatedAt,omitempty"` // set: no VM can be created from the version any more
 	DeprecatedBy string            `json:"deprecatedBy,omitempty"`
 	CreatedBy    string            `json:"createdBy,omitempty"`
 	CreatedAt    time.Time         `json:"createdAt"`
 	Disks        []TemplateDisk    `json:"disks"` // images of the spec's disks, in the same order
-	// VMs: some VMs with a disk created from the version, as far as the user may see them
+	// VMs with a disk created from the version, as far as the user may see them, at most a few
 	VMs          []TemplateVM  `json:"vms"`
 	Others       int           `json:"others"`       // number of such VMs in projects that the user may not see
 	OthersLinked int           `json:"othersLinked"` // number of Others that are linked clones
@@ -53,7 +53,7 @@ type TemplateDisk struct {
 	SizeBytes int64          `json:"sizeBytes"` // virtual size; 0: no host has reported it yet
 	State     CopyState      `json:"state"`     // state of the image's best copy
 	Why       string         `json:"why,omitempty"`
-	// Own: the image was created for the template and is deleted with the version
+	// Own: the image was created for the template version and is deleted with the version.
 	Own        bool     `json:"own"`
 	Where      []string `json:"where,omitempty"`      // locations of the image's copies; only for users who may see hosts
 	AllocBytes int64    `json:"allocBytes,omitempty"` // allocation of one copy
@@ -96,7 +96,7 @@ func (v TemplateVersion) IsInProgress() bool {
 	return false
 }
 
-// Linked returns the names of the visible linked clones, and the number of all.
+// Linked returns the names of those linked clones that the user may see, and the number of all linked clones.
 func (v TemplateVersion) Linked() (names []string, n int) {
 	for _, vm := range v.VMs {
 		if vm.Linked {
@@ -106,7 +106,7 @@ func (v TemplateVersion) Linked() (names []string, n int) {
 	return names, len(names) + v.OthersLinked
 }
 
-// whyLinkedClones returns why the version's images must stay; empty: no disk is backed by them.
+// whyLinkedClones returns why the version's images must not be deleted; empty: no linked clone is backed by them.
 func (v TemplateVersion) whyLinkedClones() string {
 	names, n := v.Linked()
 	switch {
@@ -138,7 +138,7 @@ type TemplateView struct {
 // Published returns the projects that the template is published to, as text.
 func (v TemplateView) Published() string { return ImageView{Grants: v.Grants}.Published() }
 
-// OpenTo reports whether the project may use the template, as far as the user may see its grants.
+// OpenTo reports whether the project may use the template, by the grants that the user may see.
 func (v TemplateView) OpenTo(project ProjectID) bool {
 	for _, g := range v.Grants {
 		if g.ProjectID == "" || g.ProjectID == project {
@@ -171,7 +171,7 @@ func (v TemplateView) Version(id TemplateVersionID) *TemplateVersion {
 	return nil
 }
 
-// Actions on templates and their versions, beside those that other resource types share.
+// Actions that only templates and their versions have.
 const (
 	ActNewVM     Action = "new-vm"    // of a template or a version: create VMs from it
 	ActDeprecate Action = "deprecate" // of a version: allow no new VMs from it
@@ -246,12 +246,12 @@ func CheckTemplateName(c *Checks, field, name string) {
 	}
 }
 
-// identityFields are the fields that Bare clears.
+// identityFields are the fields that WithoutIdentity clears.
 var identityFields = []string{"iso", "boot.kernel", "boot.initrd", "boot.cmdline", "firstBoot", "hostDevices", "shares"}
 
-// WithoutIdentity returns the spec without the identity of its VM: power, media, disk volumes and MAC addresses. NIC
-// settings that follow a port group's defaults, and a disabled anti-spoofing, are reset to the defaults of the next
-// VM's creator.
+// WithoutIdentity returns the spec without the VM's identity: power, media, disk volumes and MAC addresses. It resets a
+// NIC's settings that follow a port group, and a disabled anti-spoofing, to the defaults of the user who creates the
+// next VM.
 func (s VMSpec) WithoutIdentity() VMSpec {
 	s.Power, s.ISO, s.FirstBoot = "", nil, VMFirstBoot{}
 	s.HostDevices, s.Shares, s.Boot.Kernel, s.Boot.Initrd, s.Boot.Cmdline = nil, nil, nil, nil, ""
@@ -280,14 +280,14 @@ func (s VMSpec) WithoutIdentity() VMSpec {
 	return s
 }
 
-// NeedsTemporarySnapshot reports whether a copy of the VM's disks needs a temporary snapshot: the guest may write to
-// the disks, or they consist of snapshot overlays.
+// NeedsTemporarySnapshot reports whether a copy of the VM's disks needs a temporary snapshot, because the guest may
+// write to the disks or they consist of snapshot overlays.
 func (v VMView) NeedsTemporarySnapshot() bool {
 	on := v.HasGuest() || v.RequestedPower != "" && v.RequestedPower != Stopped
 	return len(v.Spec.Disks) > 0 && (on || v.WhySnapshotsBlock() != "")
 }
 
-// whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can. The argument is the subject of the
+// whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can be copied. The argument is the subject of the
 // phrase "… of it can be created".
 func (v VMView) whyNotCopyable(what string) string {
 	if v.Phase == PhaseDeleting {
@@ -329,8 +329,8 @@ func (v VMView) AllowsTemplate() (bool, string) {
 	return why == "", why
 }
 
-// AllowsTemplateOfImages reports whether a template can be created from the images that the VM's disks came from,
-// regardless of their current content. The string is the reason if not.
+// AllowsTemplateOfImages reports whether a template can be created from the images that the VM's disks were created
+// from, regardless of the disks' current content. The string is the reason if not.
 func (v VMView) AllowsTemplateOfImages() (bool, string) {
 	if v.Phase == PhaseDeleting {
 		return false, "The VM is being deleted."
@@ -343,7 +343,8 @@ func (v VMView) AllowsTemplateOfImages() (bool, string) {
 	return true, ""
 }
 
-// AllowsClone reports whether the VM can be cloned now; the string is the reason if not. It ignores open snapshot jobs.
+// AllowsClone reports whether the VM can be cloned now; the string is the reason if not. It does not check for
+// unfinished snapshot jobs.
 func (v VMView) AllowsClone() (bool, string) {
 	why := v.whyNotCopyable("no copy")
 	return why == "", why

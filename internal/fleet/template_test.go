@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A template keeps everything of a VM's spec except the VM's identity.
+// A template contains everything of a VM's spec except the VM's identity.
 func TestBareRemovesIdentityOfVM(t *testing.T) {
 	t.Parallel()
 	on, off := true, false

@@ -1,13 +1,14 @@
 package fleet
 
-// Bounds of topology diagrams. Objects beyond the bounds are counted and linked.
+// Bounds of topology diagrams. Diagrams count the objects beyond the bounds and link to their list.
 const (
-	TopologyVMs   = 40  // shown in one diagram
-	TopologyRead  = 200 // read; objects that need attention come first
+	TopologyVMs   = 40  // VMs shown in one diagram
+	TopologyRead  = 200 // VMs read for one diagram; VMs that need attention come first
 	TopologyHosts = 20  // hosts of one network
 )
 
-// HostTopology is a host's network as reported: its devices, their connections and the VMs attached to them.
+// HostTopology is the network of a host as reported: the host's devices, their connections, and the VMs attached to
+// them.
 type HostTopology struct {
 	Host       HostView
 	Networks   []NetworkView  // each with only this host's status
@@ -24,13 +25,13 @@ type NetworkTopology struct {
 	MoreHosts int
 	VMs       []VMView // at most TopologyVMs: VMs that need attention first
 	More      int      // VMs left out
-	Further   bool     // there are more VMs, not counted
+	Further   bool     // there are further VMs, which are not counted
 }
 
 // HostDevices are a host's network devices as reported.
 type HostDevices struct {
 	NICs    []HostNIC
-	Current bool // current and with the ports of bridges and bonds
+	Current bool // the report is current and includes the ports of bridges and bonds
 }
 
 // NetworkGrid is the matrix of networks and hosts.
@@ -40,7 +41,7 @@ type NetworkGrid struct {
 	Statuses map[NetworkOn]NetworkHostStatus // for hosts that have the network or are assigned to it
 }
 
-// NetworkOn identifies a network on a host.
+// NetworkOn identifies a network on one host.
 type NetworkOn struct {
 	Network NetworkID
 	Host    HostID

@@ -13,7 +13,7 @@ type TransferParams struct {
 	Peer      HostID     `json:"peer"`
 	PeerName  string     `json:"peerName"`
 	RateBytes int64      `json:"rateBytes,omitempty"` // maximum bytes per second; 0: unlimited
-	// Check: the receiver verifies the data on its storage, because the source will be deleted
+	// Check: the receiver reads the stored file again to verify it, because the source will be deleted
 	Check bool `json:"check,omitempty"`
 }
 
@@ -23,10 +23,10 @@ type MigrationParams struct {
 	ToName    string          `json:"toName"`
 	RateBytes int64           `json:"rateBytes,omitempty"`
 	Disks     []MigratingDisk `json:"disks"`
-	// Generation is the VM's minimum generation on the target. Disk names contain generations up to it, so later
-	// disks must not reuse them.
+	// Generation is the lowest generation that the VM may have on the target host. Disk names contain generations up to
+	// it, and later disks must not reuse these names.
 	Generation int64    `json:"generation"`
-	Stay       []Volref `json:"stay,omitempty"` // disks on shared pools, which the target host uses in place
+	Stay       []Volref `json:"stay,omitempty"` // disks on shared pools, which stay where they are and are used by the target host
 }
 
 // MigratingDisk is a disk of a migrating VM, sent by one transfer.
@@ -46,7 +46,8 @@ type MigratingVM struct {
 	Note     string   `json:"note,omitempty"`
 }
 
-// MigrationTarget is a possible target of a VM's migration: a host, with a pool there for the disks that are sent.
+// MigrationTarget is a possible target of a VM's migration: a host, and a pool on that host for the disks that are
+// sent.
 type MigrationTarget struct {
 	HostID    HostID `json:"hostId"`
 	HostName  string `json:"hostName"`
@@ -59,8 +60,8 @@ type MigrationTarget struct {
 }
 
 // AllowsMigrate reports whether the VM can migrate to another host now; the string is the reason if not. moving lists
-// the VM's disks under migration, leaving is the VM's own migration or nil. The host makes further checks, such as
-// for snapshots made with virsh.
+// the VM's disks under migration; leaving is the VM's own migration, or nil. The host checks more, such as for
+// snapshots made with virsh.
 func (v VMView) AllowsMigrate(moving []MovingDisk, leaving *MigratingVM) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	switch {

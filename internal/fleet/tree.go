@@ -10,18 +10,18 @@ const (
 	TreeNetworks = "networks"
 )
 
-// TreeView describes one arrangement of the inventory as a tree.
+// TreeView describes one of the trees that show the inventory.
 type TreeView struct {
 	Name       string
 	Word, Icon string
 	Right      Permission // permission to see the tree
-	Live       string     // wake-up keys that the root follows
+	Live       string     // wake-up keys that the root of the tree follows
 	Empty      string     // text of an empty tree
 }
 
 // TreeViews lists the trees in the order of their buttons.
 var TreeViews = []TreeView{
-	{TreeHosts, "Hosts", "server", MaySeeInfra, "hosts vms", "No hosts yet."}, // the host tree also counts VMs
+	{TreeHosts, "Hosts", "server", MaySeeInfra, "hosts vms", "No hosts yet."}, // the host tree also counts VMs, so it follows their key
 	{TreeVMs, "VMs", "monitor", MaySeeVMs, "vms projects", "No VMs yet."},
 	{TreeStorage, "Storage", "database", MaySeeStorage, "pools", "No pools yet."},
 	{TreeNetworks, "Networks", "network", MaySeeStorage, "networks", "No networks yet."},

@@ -8,13 +8,13 @@ import (
 // UploadID identifies an upload.
 type UploadID string
 
-// Limits of an upload's duration: since the last data, and in total.
+// Limits of an upload's duration: without new data, and in total.
 const (
 	UploadIdleTimeout = 24 * time.Hour
 	UploadLifetime    = 7 * 24 * time.Hour
 )
 
-// Upload is a file that a user sends into a pool on a host. Only that host knows how many bytes it has received.
+// Upload is a file that a user sends to a pool on a host. Only that host knows how many bytes it has received.
 type Upload struct {
 	ID        UploadID  `json:"id"`
 	TaskID    TaskID    `json:"taskId"`
@@ -24,19 +24,19 @@ type Upload struct {
 	Volume    string    `json:"volume"`
 	SizeBytes int64     `json:"sizeBytes"`
 	Checksum  string    `json:"checksum,omitempty"`
-	File      string    `json:"file,omitempty"` // identifies the sender's local file, as the sender described it
+	File      string    `json:"file,omitempty"` // the user's local file, as the browser or client described it
 	State     JobState  `json:"state"`          // state of its task
 	Progress  int       `json:"progress"`       // percent, as last reported
 	Note      string    `json:"note,omitempty"`
 	Error     string    `json:"error,omitempty"` // the host's own message
 	CreatedAt time.Time `json:"createdAt"`
-	EndsAt    time.Time `json:"endsAt"` // when the upload is discarded unless it is continued
+	EndsAt    time.Time `json:"endsAt"` // when the upload is discarded unless more data arrives
 }
 
 // MaxFile is the maximum length of Upload.File.
 const MaxFile = 300
 
-// Name returns the name of the sender's local file.
+// Name returns the name of the user's local file.
 func (u Upload) Name() string {
 	name, _, _ := strings.Cut(u.File, "/")
 	return name

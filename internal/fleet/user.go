@@ -22,7 +22,7 @@ type Project struct {
 	CreatedAt   time.Time `json:"createdAt"`
 	VMs         int       `json:"vms"`
 
-	// Defaults of new VMs; empty: see VMDefaults.Or.
+	// Defaults of new VMs; empty: see VMDefaults.WithFallbacks.
 	DefaultPoolID    PoolID    `json:"defaultPoolId,omitempty"`
 	DefaultNetworkID NetworkID `json:"defaultNetworkId,omitempty"`
 }
@@ -48,12 +48,12 @@ type Actor struct {
 	Role               Role
 	Projects           map[ProjectID]Role
 	MustChangePassword bool    // the password must be changed before anything else
-	Session            string  // hash of the session or ID of the API token; console tickets are bound to it
+	Session            string  // hash of the browser session, or ID of the API token; console tickets are bound to it
 	Token              TokenID // API token of the request; empty: a browser session
 	KeyHash            string  // for an agent: SHA-256 of the public key in its certificate, 32 bytes
 	Address            string  // remote address, for the audit log and throttling
-	Browser            string  // at sign-in: secret of a browser that signed in before and is therefore not throttled
+	Browser            string  // secret of a browser that has signed in before, so that its sign-in is not throttled; set only at sign-in
 }
 
-// SystemActor is the portal acting on its own: reconcilers and start-up.
+// SystemActor is the portal as the originator of its own requests, such as those of reconcilers and of start-up.
 var SystemActor = Actor{System: true, Name: "Quantix"}

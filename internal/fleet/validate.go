@@ -30,7 +30,7 @@ const (
 var (
 	nameForm  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 	labelForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
-	// volumeForm: new volumes only; IsVolumeName also accepts existing ones
+	// volumeForm matches names of new volumes only; IsVolumeName also accepts names of existing volumes
 	volumeForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
 	deviceForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
 	userForm     = regexp.MustCompile(`^[a-z0-9]([a-z0-9._@-]{0,62}[a-z0-9])?$`)
@@ -68,7 +68,7 @@ func CheckUserName(c *Checks, field, name string) {
 	}
 }
 
-// CheckLabels adds an error for each invalid label: keys match ^[a-z][a-z0-9-]*$ with up to 63 bytes, values have up to
+// CheckLabels adds an error for each invalid label. Keys match ^[a-z][a-z0-9-]*$ with up to 63 bytes. Values have up to
 // 255 bytes of visible characters. Too many labels are a single error.
 func CheckLabels(c *Checks, field string, labels map[string]string) {
 	if len(labels) > MaxLabels {
@@ -88,7 +88,7 @@ func CheckLabels(c *Checks, field string, labels map[string]string) {
 }
 
 // CheckDescription adds an error if the text is too long or not UTF-8, or has characters that mislead a reader or are
-// invalid in a domain's XML.
+// not allowed in a domain's XML.
 func CheckDescription(c *Checks, field, text string) {
 	switch {
 	case len(text) > MaxDescription || !utf8.ValidString(text) || strings.ContainsRune(text, 0):
@@ -100,7 +100,7 @@ func CheckDescription(c *Checks, field, text string) {
 
 const invisibleCharacters = "invisible characters, such as those that change the direction of text. Type the text again."
 
-// isInvisible reports whether the character is invisible in a line of text.
+// isInvisible reports whether the character cannot be seen in a line of text.
 func isInvisible(r rune) bool { return !unicode.IsGraphic(r) }
 
 // isMisleading reports whether the character is not allowed in multi-line text: control characters, noncharacters, and
@@ -267,7 +267,7 @@ func (s PoolSpec) Check(c *Checks, prefix string) {
 	CheckDescription(c, prefix+".description", s.Description)
 }
 
-// System directories that cannot be pools, and trees that cannot contain pools. This check only saves a round trip:
+// System directories that cannot be pools, and directory trees that cannot contain pools. The portal only checks early:
 // each agent decides by its own configuration, because only the host can resolve symbolic links.
 var (
 	systemDirs  = []string{"/", "/var", "/var/lib", "/var/lib/libvirt", "/home", "/tmp", "/var/tmp"}

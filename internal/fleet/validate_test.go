@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// faults returns the fields with errors of a check, in order.
+// faults returns the fields for which a check adds errors, in order.
 func faults(check func(*fleet.Checks)) []string {
 	var c fleet.Checks
 	check(&c)
@@ -114,7 +114,7 @@ func TestPoolSpecsAreValidated(t *testing.T) {
 	}
 }
 
-// A form without scripts sends the fields of all kinds. OfKind keeps the fields of one kind.
+// A form without scripts sends the fields of all kinds of pools. OfKind keeps only the fields of the spec's kind.
 func TestOfKindDropsFieldsOfOtherKinds(t *testing.T) {
 	t.Parallel()
 	all := fleet.PoolSpec{Path: "/srv", Server: "s", Export: "/e", Volume: "v", Device: "/dev/d", Format: "xfs", Shared: true}
@@ -213,7 +213,7 @@ func TestDescriptionsAreValidated(t *testing.T) {
 	}
 }
 
-// Input may have any number of errors; a response lists a bounded number.
+// Input may have any number of errors. A response lists only a limited number of them.
 func TestNumberOfFieldErrorsIsBounded(t *testing.T) {
 	t.Parallel()
 	var c fleet.Checks
@@ -260,8 +260,8 @@ func TestImageNameRefusesInvisibleCharacters(t *testing.T) {
 	}
 }
 
-// Existing volumes and networks can be used under any name that libvirt and file systems allow; only new names are
-// restricted.
+// Existing volumes and networks can be used under any name that libvirt and file systems allow. Only names of new
+// objects are restricted.
 func TestExistingVolumeAndNetworkNamesAccepted(t *testing.T) {
 	t.Parallel()
 	pool, valid := fleet.PoolID("01a21a8c-cc26-7000-aa3c-88400679f281"), func(change func(*fleet.VMSpec)) error {

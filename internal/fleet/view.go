@@ -2,16 +2,16 @@ package fleet
 
 import "net/url"
 
-// SavedView is a list's tab, filter, sort order and columns, saved under a name by a user.
+// SavedView is a user's named selection of a list's tab, filter, sort order and columns.
 type SavedView struct {
 	ID    ViewID
-	List  string // a list that ViewQuery supports
+	List  string // a list that supports saved views: see ViewQuery
 	Name  string
 	Query string // query string of the list, as ViewQuery writes it
 }
 
-// ViewQuery returns the part of a list's query string that a view saves, in canonical form: equal views have equal
-// text. Cursors and parameters of the surrounding page are left out. known is false if the list does not support saved
+// ViewQuery returns those parameters of a list's query string that a view saves, in canonical form: equal views have
+// equal text. It leaves out cursors and other parameters of the page. known is false if the list does not support saved
 // views.
 func ViewQuery(list string, address url.Values) (query string, known bool) {
 	of, _ := ResourceByPlural(list)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Meta holds a VM's identity and bookkeeping, apart from its spec and status. Generation counts changes of the spec;
-// ObservedGeneration is the newest generation that the host has acted on, successfully or not.
+// Meta holds a VM's identity and bookkeeping, apart from its spec and status. Generation counts the changes of the
+// spec. ObservedGeneration is the newest generation that the host has acted on, successfully or not.
 type Meta struct {
 	ID                 VMID              `json:"id"`
 	Name               string            `json:"name"`
@@ -37,13 +37,13 @@ type VM struct {
 	Meta
 	Spec      VMSpec     `json:"spec"`
 	Status    *VMStatus  `json:"status"`
-	Sightings []Sighting `json:"elsewhere,omitempty"` // domains with this VM's UUID that other hosts report
+	Sightings []Sighting `json:"elsewhere,omitempty"` // reports of other hosts about a domain with this VM's UUID
 }
 
 // VMSpec is the requested configuration of a VM.
 type VMSpec struct {
-	// Power: running, paused or stopped: the power state that a user requested last; not enforced after a guest
-	// powers itself off
+	// Power is the power state that a user last requested: running, paused or stopped. It is not enforced after the
+	// guest powers off on its own.
 	Power     Power    `json:"power"`
 	CPUs      int      `json:"cpus"`
 	MemoryMiB int      `json:"memoryMiB"`
@@ -63,13 +63,13 @@ type VMSpec struct {
 	Drives      []VMDrive       `json:"drives,omitempty"`      // drives beside the first CD-ROM
 	HostDevices []VMHostDevice  `json:"hostDevices,omitempty"` // passed-through host devices
 	Shares      []VMShare       `json:"shares,omitempty"`      // virtiofs folders shared with the host
-	Rules       []PlacementRule `json:"rules,omitempty"`       // placement rules (affinity and the like)
+	Rules       []PlacementRule `json:"rules,omitempty"`       // placement rules, such as affinity
 	Health      []HealthCheck   `json:"health,omitempty"`      // health checks that the host runs against the guest
 	Migration   VMMigration     `json:"migration,omitzero"`
 
-	Placement VMPlacement `json:"placement,omitzero"` // tolerations; Rules holds the placement rules
+	Placement VMPlacement `json:"placement,omitzero"` // taints that the VM tolerates; Rules holds the placement rules
 
-	NUMA []VMNUMANode `json:"numa,omitempty"` // virtual NUMA nodes of the guest; empty: a single one
+	NUMA []VMNUMANode `json:"numa,omitempty"` // virtual NUMA nodes of the guest; empty: one node
 
 	FirstBoot VMFirstBoot `json:"firstBoot,omitzero"` // guest initialization; set by the portal: see FirstBoot
 }
@@ -108,17 +108,18 @@ type Volref struct {
 	Volume string `json:"volume"`
 }
 
-// Disk is a virtual disk on its own volume. Disk.FileFormat gives its format in a file pool; in block pools it is
-// raw. The agent creates the volume empty, as a full copy of Image, or as an overlay backed by Image. An existing
-// volume (Existing) is used unchanged: the agent never creates, changes or deletes it.
+// Disk is a virtual disk on its own volume. Disk.FileFormat returns its format in a file pool; in block pools the
+// format is raw. The agent creates the volume empty, as a full copy of Image, or as an overlay backed by Image. A
+// volume with Existing set is used unchanged: the agent never creates, changes or deletes it.
 type Disk struct {
 	PoolID PoolID `json:"poolId"`
 	// Volume: set by the portal when the disk is added, except for an existing volume
 	Volume string `json:"volume"`
-	// SizeBytes: with Image, 0 keeps the image's size and a larger value grows it
+	// SizeBytes: with Image, 0 means the image's size, and a larger value grows the disk
 	SizeBytes int64   `json:"sizeBytes"`
 	Image     *Volref `json:"image,omitempty"` // source volume of the clone
-	// Existing: the disk uses an existing volume: a LUN of a pool without volume creation, or a shareable volume
+	// Existing: the disk uses an existing volume: a LUN of a pool where Quantix creates no volumes, or a shareable
+	// volume
 	Existing bool `json:"existing,omitempty"`
 
 	// ImageID: source image of the library; the portal chooses which copy is cloned
@@ -128,20 +129,21 @@ type Disk struct {
 	// ImageSHA256 is the image version's checksum, if it was known when the VM was created. The portal sets it for the
 	// host.
 	ImageSHA256 string `json:"imageSha256,omitempty"`
-	// Overlay: the disk is an overlay backed by the image, which needs a copy in the disk's pool; false: a full copy
+	// Overlay: the disk is an overlay backed by the image, which needs a copy in the disk's pool; false: the disk is a
+	// full copy
 	Overlay bool `json:"overlay,omitempty"`
-	// Encryption is "luks" if the disk is created encrypted. The host generates the passphrase and keeps it. Empty: no
-	// encryption.
+	// Encryption is "luks" if the disk is created with encryption. The host generates and stores the passphrase. Empty:
+	// no encryption.
 	Encryption string `json:"encryption,omitempty"`
 	// Format: file format at creation: raw; empty: the pool's default, which is qcow2 in a file pool
 	Format string `json:"format,omitempty"`
 
-	// How the device appears to the guest: see DiskFields. The zero value of each is the default.
+	// Properties of the device that the guest sees: see DiskFields. The zero value of each is the default.
 	Bus string `json:"bus,omitempty"` // scsi, sata, usb, ide or nvme: see DiskBuses; empty: virtio
 	// Cache: none, writeback, writethrough, directsync or unsafe; empty: none if the storage supports it, else QEMU's
 	// default
 	Cache     string `json:"cache,omitempty"`
-	Discard   string `json:"discard,omitempty"`   // ignore; empty: discards of the guest free space in the volume
+	Discard   string `json:"discard,omitempty"`   // ignore; empty: discards by the guest free space in the volume
 	IO        string `json:"io,omitempty"`        // native, threads or io_uring; empty: QEMU's default
 	BootOrder int    `json:"bootOrder,omitempty"` // 1 is tried first; 0: no explicit order
 	Serial    string `json:"serial,omitempty"`    // serial number that the guest reads
@@ -174,21 +176,21 @@ type NIC struct {
 	NetworkID NetworkID `json:"networkId,omitempty"`
 	Network   string    `json:"network,omitempty"` // name of a libvirt network on the host
 	Bridge    string    `json:"bridge,omitempty"`  // name of a bridge device on the host
-	MAC       string    `json:"mac"`               // set by the portal when empty
+	MAC       string    `json:"mac"`               // set by the portal if empty
 
 	// Traffic filtering of the NIC: see SecurityGroup. A NIC without a group is not filtered.
 	SecurityGroups []SecurityGroupID `json:"securityGroups,omitempty"`
 	// AntiSpoofing: the guest may send only from its own addresses; nil: the default for the user who creates the NIC
 	AntiSpoofing *bool `json:"antiSpoofing,omitempty"`
-	// PortGroup: port group of a managed network; empty: the network itself
+	// PortGroup is the name of a port group of the managed network; empty: the NIC is in no port group
 	PortGroup string `json:"portGroup,omitempty"`
 
-	// Set by the portal: the security groups and anti-spoofing follow the port group's defaults until the NIC sets its
-	// own.
+	// Set by the portal: the NIC's security groups and anti-spoofing follow the port group's defaults until an edit of
+	// the NIC sets them.
 	DefaultGroups       bool `json:"defaultGroups,omitempty"`
 	DefaultAntiSpoofing bool `json:"defaultAntiSpoofing,omitempty"`
 
-	// How the device appears to the guest: see NICFields. The zero value of each is the default.
+	// Properties of the device that the guest sees: see NICFields. The zero value of each is the default.
 	Model     string    `json:"model,omitempty"`     // e1000e or rtl8139; empty: virtio
 	LinkDown  bool      `json:"linkDown,omitempty"`  // the virtual cable is unplugged
 	Queues    int       `json:"queues,omitempty"`    // queues of a virtio NIC; 0: one
@@ -196,8 +198,8 @@ type NIC struct {
 	Limits    NICLimits `json:"limits,omitzero"`
 }
 
-// NICLimits are a NIC's bandwidth limits in KiB per second; 0 means unlimited. In is traffic to the guest. A peak
-// exceeds the limit for as many KiB as the burst.
+// NICLimits are a NIC's bandwidth limits in KiB per second; 0 means unlimited. In is traffic to the guest, Out from the
+// guest. The peak rate applies instead of the limit for as many KiB as the burst.
 type NICLimits struct {
 	InKiB       int `json:"inKiB,omitempty"`
 	InPeakKiB   int `json:"inPeakKiB,omitempty"`
@@ -214,11 +216,11 @@ const (
 	Running Power = "running"
 	Paused  Power = "paused"
 	Stopped Power = "stopped"
-	Crashed Power = "crashed" // reported only
-	Absent  Power = "absent"  // reported only: the host has no such domain
+	Crashed Power = "crashed" // only in reports
+	Absent  Power = "absent"  // only in reports: the host has no such domain
 )
 
-// VMStatus is the host's last report on a VM. It holds only values that stay the same while nothing happens to the VM.
+// VMStatus is the host's last report on a VM. Its values do not change while nothing happens to the VM.
 type VMStatus struct {
 	Power Power `json:"power"`
 	// Reason: libvirt's reason for the power state: "I/O error", "migration", …
@@ -227,26 +229,26 @@ type VMStatus struct {
 	CPUs int `json:"cpus"`
 	// MemoryMiB: memory of the running guest, or of the definition while the VM is off
 	MemoryMiB int `json:"memoryMiB"`
-	// BalloonMiB: memory that the balloon leaves to the running guest while its host is short of memory; 0: all of it
+	// BalloonMiB: memory that the balloon leaves to the running guest while its host is short of memory; 0: all memory
 	BalloonMiB int `json:"balloonMiB,omitempty"`
-	// MaxCPUs: maximum vCPUs that the running guest can reach without a restart; 0: no more than now
+	// MaxCPUs: maximum vCPUs that the running guest can reach without a restart; 0: the current number
 	MaxCPUs int `json:"maxCpus,omitempty"`
-	// MaxMemory: maximum memory that the running guest can reach without a restart; 0: no more than now
+	// MaxMemory: maximum memory that the running guest can reach without a restart; 0: the current amount
 	MaxMemory int `json:"maxMemoryMiB,omitempty"`
-	// MinCPUs: minimum vCPUs that the running guest can reach without a restart; 0: no fewer than now
+	// MinCPUs: minimum vCPUs that the running guest can reach without a restart; 0: the current number
 	MinCPUs int `json:"minCpus,omitempty"`
 	// Modules: memory modules hot-plugged since the guest's start, oldest first
 	Modules []Module `json:"modules,omitempty"`
-	// PendingUnplug: devices whose hot-unplug the guest has not completed; their spec fields are in WhenNextBoot, too
+	// PendingUnplug: devices whose hot-unplug the guest has not completed. NextBoot has their spec fields, too.
 	PendingUnplug []PendingUnplug `json:"pendingUnplug,omitempty"`
-	// WhenNextBoot: spec fields that take effect at the running guest's next start: "cpus", "memoryMiB", …
+	// NextBoot: spec fields whose changes take effect at the running guest's next start: "cpus", "memoryMiB", …
 	NextBoot  []string    `json:"nextBoot,omitempty"`
 	Disks     []DiskState `json:"disks,omitempty"`
 	NICs      []NICState  `json:"nics,omitempty"`
 	StartedAt *time.Time  `json:"startedAt,omitempty"`
 	// Error: the hypervisor's message about the last failed job; empty after a success
 	Error       string  `json:"error,omitempty"`
-	ErrorOf     JobKind `json:"errorOf,omitempty"`     // kind of the job that Error is about
+	ErrorOf     JobKind `json:"errorOf,omitempty"`     // kind of the job that failed with Error
 	Accelerator string  `json:"accelerator,omitempty"` // "kvm" or "qemu" (emulation)
 	// Domain: the domain's name in "virsh list", if it differs from the VM's name
 	Domain string  `json:"domain,omitempty"`
@@ -254,43 +256,43 @@ type VMStatus struct {
 	Drift  []Drift `json:"drift,omitempty"`  // differences between the host's definition and the spec
 
 	Snapshots *SnapshotTree `json:"snapshots,omitempty"` // nil: no snapshots
-	// Guest: report of the guest agent; nil: the VM is off, or an older agent reports none
+	// Guest: report of the guest agent; nil: the VM is off, or an older agent does not report it
 	Guest  *GuestStatus  `json:"guest,omitempty"`
 	Policy VMPolicy      `json:"policy,omitzero"`  // the policy that the host applies
 	Checks []HealthCheck `json:"checks,omitempty"` // health checks that the host runs
 	Health []HealthState `json:"health,omitempty"` // results of Checks
 	// Launch: launch measurement of the running guest, if its memory is encrypted
 	Launch *LaunchInfo `json:"launch,omitempty"`
-	// Restarts: automatic restarts by the host since the VM last ran for a longer time
+	// Restarts: automatic restarts by the host since the VM last ran without a failure for a longer time
 	Restarts int `json:"restarts,omitempty"`
 }
 
-// FaultCode identifies a kind of problem, so that a page can offer the matching remedy.
+// FaultCode identifies a kind of problem, so that pages can show the matching remedy.
 type FaultCode string
 
 const (
 	FaultDisk      FaultCode = "disk"      // a disk's volume is missing: restore it, detach the disk, or create a new one
 	FaultRebooted  FaultCode = "rebooted"  // the VM ran when its host went down and has been off since
 	FaultIO        FaultCode = "io"        // QEMU paused the VM because its storage is full or fails
-	FaultTwoPlaces FaultCode = "twoPlaces" // two hosts run the VM; found by the portal
-	FaultElsewhere FaultCode = "elsewhere" // another host runs the VM while its own host is offline; found by the portal
-	FaultRestart   FaultCode = "restart"   // the VM stopped without a request; its host restarts it, or failed to
-	FaultSchedule  FaultCode = "schedule"  // a snapshot schedule of the VM takes no snapshots; found by the portal
-	FaultExpiry    FaultCode = "expiry"    // the VM has expired or will soon; found by the portal
+	FaultTwoPlaces FaultCode = "twoPlaces" // two hosts run the VM; the portal finds this
+	FaultElsewhere FaultCode = "elsewhere" // another host runs the VM while the VM's own host is offline; the portal finds this
+	FaultRestart   FaultCode = "restart"   // the VM stopped without a request, and its host restarts it or failed to
+	FaultSchedule  FaultCode = "schedule"  // a snapshot schedule of the VM takes no snapshots; the portal finds this
+	FaultExpiry    FaultCode = "expiry"    // the VM has expired or will soon; the portal finds this
 	FaultHealth    FaultCode = "health"    // the guest fails health checks
-	FaultPlacement FaultCode = "placement" // the VM's host breaks a required placement rule; found by the portal
-	// FaultUndefined: the VM runs without a persistent definition on the host and is lost when it stops, unless it is
-	// reapplied
+	FaultPlacement FaultCode = "placement" // the VM's host breaks a required placement rule; the portal finds this
+	// FaultUndefined: the VM runs without a persistent definition on the host. It is lost when it stops, unless a user
+	// reapplies it.
 	FaultUndefined FaultCode = "undefined"
-	// FaultLost: the VM's process runs but libvirt reports it as off; the agent does not touch it
+	// FaultLost: the VM's QEMU process runs but libvirt reports the VM as off; the agent does not change it
 	FaultLost   FaultCode = "lost"
 	FaultUnread FaultCode = "unread" // the host cannot read the VM's definition
 )
 
-// Fault is one problem of a VM on its host. It lasts as long as the problem does; no task clears it.
+// Fault is one problem of a VM on its host. It lasts as long as the problem; no task clears it.
 type Fault struct {
 	Code FaultCode `json:"code"`
-	Disk *Volref   `json:"disk,omitempty"` // affected disk: always set for FaultDisk, for FaultIO if known
+	Disk *Volref   `json:"disk,omitempty"` // affected disk: always set for FaultDisk, and for FaultIO if known
 	// Text: sentence for users: "Disk 1 (pool fast, volume web-1.qcow2) is not on host-1: …"
 	Text string `json:"text"`
 }
@@ -308,20 +310,20 @@ func (vm VM) FaultOf(disk Volref) *Fault {
 	return nil
 }
 
-// Drift is a field of the VM whose value in the host's definition differs from the last applied one. Either the VM
-// was changed outside Quantix, or the portal's database was restored to an earlier state. Drift stays until a user
-// reapplies the spec or accepts the drift into the spec.
+// Drift is a field of the VM whose value in the host's definition differs from the last applied one. The cause is a
+// change outside Quantix, or a restore of the portal's database from a backup. Drift stays until a user reapplies the
+// spec or accepts the drift into the spec.
 type Drift struct {
 	// "name", or the JSON name of a field of VMSpec: "cpus", "memoryMiB", …
 	Field   string `json:"field"`
 	Applied string `json:"applied"` // last applied value, as text
 	Actual  string `json:"actual"`  // value in the host's definition, as text
-	// Take: the actual value as the field's JSON; absent: it cannot be accepted; null for an ISO: no ISO
+	// Take is the actual value as the field's JSON; absent: users cannot accept it; null for an ISO: no ISO
 	Take json.RawMessage `json:"take,omitempty"`
 }
 
-// FilterDrifted records that a NIC's network filter differs from the one that Quantix defined. Both the NIC's status
-// and the VM's drift show it; a user reapplies the filter.
+// FilterDrifted records that a NIC's network filter on the host differs from the filter that Quantix defined. It adds
+// the difference to the NIC's status and to the VM's drift. Users can reapply the filter.
 func (s *VMStatus) FilterDrifted(mac, drift string) {
 	for i := range s.NICs {
 		if strings.EqualFold(s.NICs[i].MAC, mac) {
@@ -342,8 +344,8 @@ type DiskState struct {
 	Path       string `json:"path"`
 	SizeBytes  int64  `json:"sizeBytes"`
 	AllocBytes int64  `json:"allocBytes"`
-	// Volume is the matching disk of the spec, set only while its file exists and is complete. Nil: no disk of the
-	// spec, or the file is missing.
+	// Volume is the matching disk of the spec, set only while its file exists and is complete. Nil: the disk is not in
+	// the spec, or its file is missing.
 	Volume *Volref `json:"volume,omitempty"`
 }
 
@@ -357,10 +359,11 @@ type NICState struct {
 	// FilterDrift: difference between that filter and the one that Quantix defined, as text
 	FilterDrift string `json:"filterDrift,omitempty"`
 
-	Seen []SeenAddress `json:"seen,omitempty"` // Addresses with the source of each; older agents do not report it
+	Seen []SeenAddress `json:"seen,omitempty"` // Addresses, each with its sources; older agents do not report it
 }
 
-// VMView is a VM as the API and pages show it: with its derived phase and the names of the objects that it refers to.
+// VMView is a VM as the API and pages show it: with its derived phase, and the names of objects that the spec refers to
+// by ID.
 type VMView struct {
 	VM
 	Phase       Phase      `json:"phase"`
@@ -371,12 +374,12 @@ type VMView struct {
 	// CPUPercent is the CPU load of a running VM in lists; 100 is one core. Nil: not running, or no sample in the
 	// last minute.
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
-	// ChangeRefusal: why protection keeps the current user from changing the VM; empty: changes are allowed
+	// ChangeRefusal: why the VM's protection forbids changes by the current user; empty: changes are allowed
 	ChangeRefusal string `json:"barred,omitempty"`
 }
 
-// DiscoveredVM is an unmanaged domain: a host runs it and Quantix did not create it. Quantix shows it and never changes
-// it.
+// DiscoveredVM is an unmanaged domain: it is on a host, and Quantix did not create it. Quantix shows the domain and
+// never changes it.
 type DiscoveredVM struct {
 	ID       VMID       `json:"id"` // UUID of the libvirt domain
 	HostID   HostID     `json:"hostId"`

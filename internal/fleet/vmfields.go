@@ -89,7 +89,7 @@ var (
 
 var cpuModelForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// defaultShares is libvirt's default CPU weight of a domain.
+// defaultShares is libvirt's default CPU weight (shares) of a domain.
 const defaultShares = 1024
 
 // optionalFields are the fields that map to a single place in a domain's definition, by form section.
@@ -269,7 +269,7 @@ var optionalFields = []Field[VMSpec]{
 	firstBoot(),
 }
 
-// OptionalFields returns the VM's optional fields: optionalFields and VMLists. An older agent may not support all of
+// OptionalFields returns the VM's optional fields: optionalFields and VMLists. An older agent may support only some of
 // them.
 func OptionalFields() []Field[VMSpec] { return allOptionalFields }
 
@@ -298,11 +298,11 @@ func OptionalFieldNames() []string {
 }
 
 // UsedField is an optional field with a non-default value, such as "nics.model" at "nics[0].model". Value is set only
-// for choices.
+// for a field with a fixed list of choices.
 type UsedField struct{ Name, At, Type, Value string }
 
-// UsedFields returns the spec's optional fields with a non-default value, each once; for devices, once per distinct
-// choice.
+// UsedFields returns the spec's optional fields that have a non-default value, each once. A choice field of devices is
+// listed once per distinct value.
 func (s VMSpec) UsedFields() []UsedField {
 	var out []UsedField
 	for _, f := range allOptionalFields {
@@ -314,7 +314,7 @@ func (s VMSpec) UsedFields() []UsedField {
 	return slices.Concat(out, used("disks", s.Disks, DiskFields), used("nics", s.NICs, NICFields))
 }
 
-// used returns the non-default fields of a list's elements: each once, and choices once per distinct value.
+// used returns the non-default fields of a list's elements: each once, but a choice field once per distinct value.
 func used[T any](list string, all []T, fields []Field[T]) (out []UsedField) {
 	for _, f := range fields {
 		seen := map[string]bool{}

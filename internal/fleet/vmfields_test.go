@@ -205,7 +205,7 @@ func fullSpec() fleet.VMSpec {
 	}
 }
 
-// Every optional field is comparable, editable and convertible to JSON and back.
+// Every optional field can be compared, edited, and converted to JSON and back.
 func TestOptionalVMFieldsRoundTrip(t *testing.T) {
 	t.Parallel()
 	full := fullSpec()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// VMDrive is a drive beside the first CD-ROM. Its slot identifies it.
+// VMDrive is a CD-ROM or floppy drive in addition to the first CD-ROM drive. Its slot identifies it.
 type VMDrive struct {
 	Slot string `json:"slot"` // see DriveSlots
 	// ISO image, or floppy image for a floppy drive; nil: the drive is empty
@@ -21,14 +21,14 @@ func (d VMDrive) Floppy() bool { return d.Slot == "floppy1" || d.Slot == "floppy
 // VMHostDevice is a host device passed through to one guest.
 type VMHostDevice struct {
 	HostID HostID `json:"hostId,omitempty"` // host that has the device; if empty, the portal sets the VM's host
-	Device string `json:"device"`           // name in the host's report, by identity or by address: see DeviceKinds
+	Device string `json:"device"`           // name of the device in the host's report, by identity or by address: see DeviceKinds
 }
 
-// DeviceKind is a way to name a host device, identified by the part before the "/".
+// DeviceKind is a way to name a host device. The prefix of the name, before the "/", identifies the kind.
 type DeviceKind struct {
 	Prefix string
-	Place  bool // the name is an address, which means another device on each host: the host must be chosen first
-	Shared bool // several guests can each have an instance
+	Place  bool // the name is an address, which means a different device on each host: the user must choose the host first
+	Shared bool // several guests can each have an instance of the device
 	form   *regexp.Regexp
 }
 
@@ -36,11 +36,11 @@ type DeviceKind struct {
 var DeviceKinds = []DeviceKind{
 	{Prefix: "pci/", Place: true, form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]$`)},
 	{Prefix: "usb/", form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}$`)},
-	// the device that is plugged into the port when the guest starts
+	// names the device that is plugged into the port when the guest starts
 	{Prefix: "usb-port/", Place: true, form: regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)},
-	// by its name in /dev/disk/by-id
+	// names a disk by its name in /dev/disk/by-id
 	{Prefix: PhysicalDevice, form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)},
-	// by its type; the host creates an instance for the guest
+	// names a mediated device type; the host creates an instance for the guest
 	{Prefix: "mdev/", Shared: true, form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)},
 }
 
@@ -48,17 +48,17 @@ var DeviceKinds = []DeviceKind{
 func (d VMHostDevice) Kind() (DeviceKind, bool) {
 	for _, k := range DeviceKinds {
 		if rest, ok := strings.CutPrefix(d.Device, k.Prefix); ok {
-			// a mediated device with a UUID was created outside Quantix and disappears at the host's next boot
+			// A mediated device with a UUID was created outside Quantix and disappears when the host boots.
 			return k, k.form.MatchString(rest) && !IsID(rest)
 		}
 	}
 	return DeviceKind{}, false
 }
 
-// PhysicalDevice is the prefix that names a host's physical disk; the name in /dev/disk/by-id follows it.
+// PhysicalDevice is the name prefix of a host's physical disk. The disk's name in /dev/disk/by-id follows the prefix.
 const PhysicalDevice = "blk/"
 
-// Physical returns a physical disk's name in /dev/disk/by-id; empty: another kind of device.
+// Physical returns a physical disk's name in /dev/disk/by-id; empty: the device is of another kind.
 func (d VMHostDevice) Physical() string {
 	name, _ := strings.CutPrefix(d.Device, PhysicalDevice)
 	if name == d.Device {
@@ -152,13 +152,13 @@ var VMLists = []VMField{
 	})),
 }
 
-// DriveFields are the fields of a drive that an edit changes.
+// DriveFields are the fields of a drive that users can edit.
 var DriveFields = []Field[VMDrive]{
 	effectiveNow(medium("medium", "medium", func(d *VMDrive) **Volref { return &d.Medium }, Input{Kind: InputMedium, Label: "Medium"})),
 	number("bootOrder", "boot order", "", func(d *VMDrive) *int { return &d.BootOrder }, Input{Label: "Boot order"}, 1, MaxBootOrder),
 }
 
-// ShareFields are the fields of a shared folder that an edit changes.
+// ShareFields are the fields of a shared folder that users can edit.
 var ShareFields = []Field[VMShare]{
 	formField("folder", "folder", func(v *VMShare) *Volref { return &v.Folder }, func(v Volref) string { return v.Volume }, Input{}, equal, func(*Checks, string, Volref) {}),
 }
@@ -170,7 +170,7 @@ func poolOf(v *Volref) PoolID {
 	return v.PoolID
 }
 
-// medium builds a field that names a volume or none.
+// medium builds a field whose value is a volume or none.
 func medium[S any](name, title string, at func(*S) **Volref, in Input) Field[S] {
 	same := func(a, b *Volref) bool { return a == b || a != nil && b != nil && *a == *b }
 	return formField(name, title, at, func(v *Volref) string {
@@ -213,8 +213,8 @@ func rows[T any](name, title string, section Section, at func(*VMSpec) *[]T, e e
 	return f
 }
 
-// merged returns the list to write: the user's changes from was to want, applied to the current definition is. All
-// other elements and fields stay as in the definition.
+// merged returns the list to write to the host's definition: the edits from was to want, applied to the current
+// definition is. All other elements and fields stay unchanged.
 func (e element[T]) merged(was, is, want []T) []T {
 	find := func(all []T, v T) int {
 		return slices.IndexFunc(all, func(o T) bool { return e.key(o) == e.key(v) })
@@ -231,7 +231,7 @@ func (e element[T]) merged(was, is, want []T) []T {
 				}
 			}
 			out = append(out, one)
-		case before >= 0 && e.fullDefinition(was[before]) == e.fullDefinition(w): // removed on the host outside Quantix
+		case before >= 0 && e.fullDefinition(was[before]) == e.fullDefinition(w): // the element was removed on the host outside Quantix
 		default:
 			out = append(out, w)
 		}
@@ -244,19 +244,19 @@ func (e element[T]) merged(was, is, want []T) []T {
 	return out
 }
 
-// hotPluggable marks a list whose elements are hot-plugged and hot-unplugged while the guest runs.
+// hotPluggable marks a list field whose elements are hot-plugged and hot-unplugged while the guest runs.
 func hotPluggable(f VMField) VMField {
 	f.TakesEffect = WhenNow
 	return f
 }
 
-// reservedList is reserved for list fields.
+// reservedList marks a list field that only operators may set; why is a clause.
 func reservedList(why string, f VMField) VMField {
 	f.Field = operatorOnly(why, f.Field)
 	return f
 }
 
-// MediumKind is the expected kind of a volume that a field names.
+// MediumKind is the kind of volume that a field accepts.
 type MediumKind int
 
 // Kinds of media.
@@ -267,7 +267,7 @@ const (
 	MediumFolder // a directory of the host
 )
 
-// Medium is a volume that a spec names beside its disks. It is read and never created.
+// Medium is a volume that the spec names in addition to its disks. Quantix only reads it and never creates it.
 type Medium struct {
 	Field string // path in the spec: "iso", "drives[0].medium", "boot.kernel"
 	Kind  MediumKind
@@ -287,8 +287,8 @@ func (s VMSpec) Media() []Medium {
 	return out
 }
 
-// MapMedia returns the spec with each medium of an optional field replaced by the result of to. It leaves out the first
-// CD-ROM's ISO.
+// MapMedia returns the spec with each medium of an optional field replaced by the result of to. It does not change the
+// ISO in the first CD-ROM drive.
 func (s VMSpec) MapMedia(to func(Medium) Volref) VMSpec {
 	one := func(field string, kind MediumKind, at **Volref) {
 		if *at != nil {
@@ -313,7 +313,7 @@ func (s VMSpec) MapMedia(to func(Medium) Volref) VMSpec {
 	return s
 }
 
-// checkLists validates combinations of list fields with other fields.
+// checkLists adds an error for each list field that conflicts with another field.
 func (s VMSpec) checkLists(c *Checks, prefix string) {
 	if len(s.Shares) > 0 && !s.Memory.Shared {
 		c.Add(prefix+".memory.shared", "Shared folders need shared memory. Enable it, or remove the folders.")

@@ -1,17 +1,18 @@
 package fleet
 
-// The optional fields of a VM besides its size, disks and NICs. The zero value of each is the default.
+// Groups of optional fields of a VM, in addition to its size, disks and NICs. The zero value of each field is the
+// default.
 
 // VMCPU configures the guest's processors.
 type VMCPU struct {
-	// Model: host-passthrough, host-model, maximum, or a libvirt model name; empty: the best that the host offers
+	// Model: host-passthrough, host-model, maximum, or a libvirt model name; empty: the best that the host supports
 	Model   string `json:"model,omitempty"`
 	Sockets int    `json:"sockets,omitempty"`
 	Cores   int    `json:"cores,omitempty"`   // per socket
 	Threads int    `json:"threads,omitempty"` // per core
 	Max     int    `json:"max,omitempty"`     // maximum vCPUs that the running guest can reach; 0: no hot-plug
 
-	Features string `json:"features,omitempty"` // additions to the model: "+aes -vmx"; empty: the model's own
+	Features string `json:"features,omitempty"` // features added to or removed from the model: "+aes -vmx"; empty: the model's own features
 	Shares   int    `json:"shares,omitempty"`   // CPU weight under contention, relative to the default of 1024; 0: 1024
 	Limit    int    `json:"limit,omitempty"`    // maximum share of a processor per vCPU, percent; 0: unlimited
 	Reserved int    `json:"reserved,omitempty"` // share of a processor reserved per vCPU on the VM's host, percent; 0: none
@@ -20,16 +21,16 @@ type VMCPU struct {
 
 // VMMemory configures the backing and the limits of the guest's memory.
 type VMMemory struct {
-	// Shared: shared with other processes of the host, as virtiofs and vhost-user require
+	// Shared: other processes on the host can access the memory, as virtiofs and vhost-user require
 	Shared      bool `json:"shared,omitempty"`
 	Locked      bool `json:"locked,omitempty"`      // the host never swaps it out
 	HugePageKiB int  `json:"hugePageKiB,omitempty"` // page size of the backing huge pages; 0: normal pages
 	MaxMiB      int  `json:"maxMiB,omitempty"`      // maximum memory that the running guest can reach; 0: no hot-plug
 
-	BalloonMiB int `json:"balloonMiB,omitempty"` // memory that the guest may use at present, set by the balloon; 0: all
+	BalloonMiB int `json:"balloonMiB,omitempty"` // memory that the balloon leaves to the guest at present; 0: all memory
 
-	// MinMiB: guaranteed memory minimum: while the host is short of memory, the balloon reclaims memory down to it;
-	// 0: none
+	// MinMiB: guaranteed minimum of memory. While the host is short of memory, the balloon shrinks the guest's memory
+	// down to it. 0: none
 	MinMiB int `json:"minMiB,omitempty"`
 
 	Nodes string `json:"nodes,omitempty"` // host NUMA nodes that provide the memory: "0-1"; empty: any
@@ -42,7 +43,7 @@ type VMBoot struct {
 
 	Machine string `json:"machine,omitempty"` // emulated machine: see Machines; empty: q35
 
-	Kernel  *Volref `json:"kernel,omitempty"` // booted directly, instead of from the disks
+	Kernel  *Volref `json:"kernel,omitempty"` // booted directly, instead of the disks' boot loader
 	Initrd  *Volref `json:"initrd,omitempty"`
 	Cmdline string  `json:"cmdline,omitempty"` // kernel command line
 }
@@ -82,7 +83,7 @@ type VMDevices struct {
 	GuestAgent string `json:"guestAgent,omitempty"`
 
 	Balloon  string `json:"balloon,omitempty"` // see Balloons; empty: on
-	Serials  int    `json:"serials,omitempty"` // serial ports beside the console's
+	Serials  int    `json:"serials,omitempty"` // serial ports in addition to the console's port
 	Parallel bool   `json:"parallel,omitempty"`
 }
 
@@ -97,7 +98,7 @@ type VMMigration struct {
 	DowntimeMs int  `json:"downtimeMs,omitempty"` // maximum pause at switchover, milliseconds; 0: QEMU's default
 }
 
-// Rate returns the effective rate of a migration requested at rate, in bytes per second: the lower of both limits. 0:
+// Rate returns the effective rate of a migration, in bytes per second: the lower of rate and the VM's limit. 0:
 // unlimited.
 func (m VMMigration) Rate(rate int64) int64 {
 	if most := int64(m.LimitMiB) << 20; most > 0 && (rate == 0 || rate > most) {
@@ -110,16 +111,17 @@ func (m VMMigration) Rate(rate int64) int64 {
 // on the host.
 type VMPolicy struct {
 	Autostart string `json:"autostart,omitempty"` // action when the host boots: see Autostarts; empty: the VM stays off
-	// StartOrder: order of automatic starts: 1 before 2, numbered VMs before those with 0
+	// StartOrder: position among automatic starts: VMs with 1 before VMs with 2, and numbered VMs before VMs with 0
 	StartOrder int `json:"startOrder,omitempty"`
 	StartDelay int `json:"startDelay,omitempty"` // seconds that the host waits after this start before the next one
 	// Restart: action when the VM stops without a request: see Restarts; empty: it stays off
 	Restart string `json:"restart,omitempty"`
-	// StopOrder: order when several VMs are shut down: 1 before 2; 0: the reverse of the start order
+	// StopOrder: position when several VMs are shut down: VMs with 1 before VMs with 2; 0: in the reverse of the start
+	// order
 	StopOrder int `json:"stopOrder,omitempty"`
-	// StopDelay: seconds between this VM's power-off and the shutdown of the next ones
+	// StopDelay: seconds to wait after this VM's power-off before the shutdown of later VMs
 	StopDelay  int    `json:"stopDelay,omitempty"`
 	HAPriority string `json:"haPriority,omitempty"` // stored for host failover: see HAPriorities; empty: normal
-	// GuestExec: users who may change the VM, and its health checks, may run programs in the guest
+	// GuestExec: users who may change the VM may run programs in the guest, and so may the VM's health checks
 	GuestExec bool `json:"guestExec,omitempty"`
 }

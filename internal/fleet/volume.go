@@ -9,22 +9,22 @@ import (
 // VolumeFormats are the formats of new volumes.
 var VolumeFormats = []string{"qcow2", "raw"}
 
-// PartialSuffix is the file name suffix of an incomplete volume.
+// PartialSuffix is the suffix of an incomplete volume's file name.
 const PartialSuffix = ".partial"
 
-// IsVolumeOrPartialFile reports whether the file name is that of the volume or of its incomplete file.
+// IsVolumeOrPartialFile reports whether file is the name of the volume's file or of its incomplete file.
 func (v Volref) IsVolumeOrPartialFile(file string) bool {
 	return file == v.Volume || file == v.Volume+PartialSuffix
 }
 
-// ownDisk matches the names that the portal gives to disks. Such a volume holds a VM's data, even after the VM is
-// deleted.
+// ownDisk matches the names that the portal gives to disks of VMs. Such a volume holds a VM's data, even after the VM
+// was deleted.
 var ownDisk = regexp.MustCompile(`-[0-9a-f]{12}-[0-9]+\.(qcow2|raw)$`)
 
 // IsOwnDisk reports whether the portal gave the volume its name, as a VM's disk.
 func IsOwnDisk(volume string) bool { return ownDisk.MatchString(volume) }
 
-// VolumeParams holds the parameters of a volume job; each field names the kinds of jobs that use it.
+// VolumeParams holds the parameters of a volume job. The comment of each field names the kinds of jobs that use it.
 type VolumeParams struct {
 	Format    string `json:"format,omitempty"`    // create: volume format
 	SizeBytes int64  `json:"sizeBytes,omitempty"` // create, grow: virtual size in bytes
@@ -35,31 +35,33 @@ type VolumeParams struct {
 	// SourcePool is the pool that copy reads from; the host receives its definition with the job. Empty: the volume's
 	// own pool.
 	SourcePool PoolID `json:"sourcePool,omitempty"`
-	// Flatten is set for a copy of a VM's disk: its backing files become part of the copy
+	// Flatten is set for a copy of a VM's disk: the copy includes the data of the disk's backing files.
 	Flatten bool `json:"flatten,omitempty"`
-	// Snapshot is the snapshot whose disk state such a copy reads. Source and SourcePool name the disk; the VM's host
-	// knows its files.
+	// Snapshot is the snapshot of a VM whose disk state a copy reads. Source and SourcePool name the disk; only the
+	// VM's host knows the snapshot's files.
 	Snapshot *SnapshotOf `json:"snapshot,omitempty"`
 	URL      string      `json:"url,omitempty"` // fetch: the address, as ParseDownload accepts it
 	// Checksum is, for fetch, copy and upload, "sha256:…", for fetch also "sha512:…". Empty: unknown.
 	Checksum string `json:"checksum,omitempty"`
 	// ChecksumURL is, for fetch, the address of a checksum file that the host reads first. Checksum is then empty.
 	ChecksumURL string `json:"checksumUrl,omitempty"`
-	// Upload identifies an upload and so its incomplete file; SizeBytes is the upload's size.
+	// Upload identifies an upload, and the upload's incomplete file. SizeBytes is the size of the uploaded file.
 	Upload UploadID `json:"upload,omitempty"`
 	// TakesBytes is the pool space reserved for the volume while the job runs.
 	TakesBytes int64 `json:"takesBytes,omitempty"`
-	// Transfer is the host's part in a transfer between two hosts: send, which reads Source of SourcePool, or receive.
+	// Transfer is, for send and receive, this host's side of a transfer between two hosts. The sender reads Source in
+	// SourcePool.
 	Transfer *TransferParams `json:"transfer,omitempty"`
-	// Member is, for convert, the disk inside an archive that is the source. Empty: the source itself is the disk.
+	// Member is, for convert, the disk's file in the archive Source. Empty: Source is the disk.
 	Member string        `json:"member,omitempty"`
 	Export *ExportParams `json:"export,omitempty"` // export: what to export
-	// LeftBy is, for delete, the disk migration that left the volume behind. The task of that job names another volume,
-	// which stays.
+	// LeftBy is, for delete, the disk migration whose target volume is to be deleted. The task of that job names
+	// another volume, which stays.
 	LeftBy JobID `json:"leftBy,omitempty"`
 }
 
-// VolumeInUse names the users of a volume according to the spec; the zero value means none.
+// VolumeInUse names the users of a volume, by the VMs' specs and the image library. The zero value means that nothing
+// uses the volume.
 type VolumeInUse struct {
 	Disk      string `json:"disk,omitempty"`      // name of the VM that has the volume as a disk
 	Drive     string `json:"drive,omitempty"`     // name of the VM that has the volume in a drive
@@ -110,7 +112,7 @@ func CheckVolumeSize(c *Checks, field string, size int64) {
 	}
 }
 
-// VolumeUse is a volume with all facts that decide which actions it allows.
+// VolumeUse is a volume with all facts that decide which actions are allowed on it.
 type VolumeUse struct {
 	Volume
 	Held
@@ -119,7 +121,7 @@ type VolumeUse struct {
 	Busy   string // name of the running VM that has the volume as a disk
 }
 
-// Held is VolumeInUse under another name, for embedding.
+// Held is VolumeInUse under another name, so that VolumeUse can embed it.
 type Held = VolumeInUse
 
 // Actions on volumes.
@@ -205,8 +207,8 @@ var volumeActions = actionTable[VolumeUse]{
 	}},
 }
 
-// Allows reports whether the volume allows the action now; why is the reason if not. Actions lists the state of every
-// action.
+// Allows reports whether the volume allows the action now; the string is the reason if not. Actions lists the state of
+// every action.
 func (v VolumeUse) Allows(a Action) (bool, string) { return volumeActions.allows(v, a) }
 func (v VolumeUse) Actions() []ActionState         { return volumeActions.states(v) }
 
@@ -238,7 +240,8 @@ func (v VolumeUse) whyIncomplete() string {
 	return ""
 }
 
-// whyLUN returns why a LUN is not changed: the storage provides it.
+// whyLUN returns why the volume cannot be changed because it is a LUN, which the storage provides; empty: it is not a
+// LUN.
 func (v VolumeUse) whyLUN() string {
 	if v.Format == FormatLUN {
 		return "The volume is a LUN, which other systems may use. Change it on the storage target."
@@ -300,7 +303,7 @@ func whyPublished(image string) string {
 	return fmt.Sprintf("The volume is a copy of the library image %s. Withdraw it from the library first.", image)
 }
 
-// JobError returns an error if a host must not run the job on a volume with these users; nil: it may.
+// JobError returns an error if a host must not run the job on a volume with these users; nil: the job may run.
 func (h VolumeInUse) JobError(kind JobKind) error {
 	act := map[JobKind]Action{VolumeGrow: ActGrow, VolumeWipe: ActWipe, VolumeDelete: ActDelete}[kind]
 	if act == "" {
