@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	idleTimeout  = 2 * time.Minute  // read timeout outside of a parked claim
-	writeTimeout = 30 * time.Second // for one answer
+	idleTimeout  = 2 * time.Minute  // read timeout while no claim is parked
+	writeTimeout = 30 * time.Second // write timeout for one answer
 )
 
-// Conn is an agent's connection below its TLS layer.
+// Conn is an agent's TCP connection, below the TLS layer.
 type Conn struct {
 	net.Conn
 	listener *Listener
 	tls      *tls.Conn
 
-	ahead    [1]byte // the byte read while parked
+	ahead    [1]byte // the byte that was read while the connection was parked
 	hasAhead bool
 
 	mu     sync.Mutex
@@ -41,7 +41,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Close closes the connection and the value of Keep.
+// Close closes the connection and the value that SetValue stored.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	kept := c.value
@@ -53,15 +53,15 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Value returns the value of the last Keep; nil: there is none.
+// Value returns the value that SetValue stored; nil: there is none.
 func (c *Conn) Value() io.Closer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.value
 }
 
-// SetValue stores a value of one request for later requests of the same connection. It closes the previous value now;
-// the new value is closed with the connection.
+// SetValue stores a value that later requests on the same connection can use. It closes the previous value now. The new
+// value is closed together with the connection.
 func (c *Conn) SetValue(k io.Closer) {
 	c.mu.Lock()
 	old := c.value
@@ -75,7 +75,7 @@ func (c *Conn) SetValue(k io.Closer) {
 	}
 }
 
-// Parked is a connection between a request and its answer. While parked it has no buffers, and only two goroutines with
+// Parked is a connection whose request has no answer yet. While parked, it has no buffers, and only two goroutines with
 // small stacks.
 type Parked struct {
 	conn          *Conn
@@ -85,8 +85,9 @@ type Parked struct {
 	closedByAgent bool // the agent closed the connection; set before readable is closed
 }
 
-// Park takes the connection of a request whose body was read from net/http. The answer is sent by Answer, possibly
-// after the request's handler has returned. If confirm is true, Park sends the agent status 102 now.
+// Park takes the connection of a request from net/http, after the request's body was read. The caller sends the answer
+// with Answer, possibly after the request's handler has returned. If confirm is true, Park sends the agent status 102
+// now.
 func (c *Conn) Park(w http.Hijacker, confirm bool) (*Parked, error) {
 	_, buffered, err := w.Hijack()
 	if err != nil {
@@ -119,7 +120,7 @@ func (p *Parked) write(text []byte) error {
 	return c.SetWriteDeadline(time.Time{})
 }
 
-// drain reads the data that TLS has buffered already, because wait notices only new data below TLS.
+// drain reads the data that the TLS layer has already buffered, because wait notices only new data below TLS.
 func (p *Parked) drain() error {
 	c := p.conn.tls
 	setReadDeadline(c, time.Unix(1, 0))
@@ -138,10 +139,11 @@ func (p *Parked) drain() error {
 	}
 }
 
-// setReadDeadline sets the read deadline. On a closed connection the next read returns the error.
+// setReadDeadline sets the read deadline. It ignores the error of a closed connection, because the next read returns
+// it.
 func setReadDeadline(c net.Conn, t time.Time) { _ = c.SetReadDeadline(t) }
 
-// wait waits for more data from the agent, and returns the connection to the listener after the answer.
+// wait waits for more data from the agent. After the answer, it returns the connection to the listener.
 func (p *Parked) wait() {
 	if c := p.conn; len(p.ahead) == 0 {
 		n, _ := c.Conn.Read(c.ahead[:])
@@ -157,11 +159,11 @@ func (p *Parked) wait() {
 	p.conn.listener.push(accepted{conn: &resumed{p.conn.tls, p.ahead}})
 }
 
-// AnswerDue returns a channel that is closed once the agent has sent its next request or closed the connection. Then
-// Answer must be called.
+// AnswerDue returns a channel that is closed once the agent has sent its next request or has closed the connection. The
+// caller must then call Answer.
 func (p *Parked) AnswerDue() <-chan struct{} { return p.readable }
 
-// Context returns a context that ends when the listener is closed: then an answer is useless.
+// Context returns a context that ends when the listener is closed, after which no answer can be sent.
 func (p *Parked) Context() context.Context { return p.conn.listener.ctx }
 
 // Answer sends the answer. It must be called once.
@@ -184,7 +186,8 @@ func (p *Parked) Answer(a *http.Response) {
 	}
 }
 
-// resumed is a connection after parking. ahead is the start of the next request, which was read while it was parked.
+// resumed is a connection after it was parked. ahead is the start of the next request, which was read during the
+// parking.
 type resumed struct {
 	*tls.Conn
 	ahead []byte

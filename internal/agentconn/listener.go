@@ -1,6 +1,6 @@
-// Package agentconn holds the portal's connections to agents. An agent usually has one connection, which waits for work
-// nearly always. While it waits, the connection is taken from net/http, which would need buffers, a request and two
-// large stacks. It is returned to net/http with the next request. See ADR 27.
+// Package agentconn holds the portal's connections to agents. An agent usually has one connection, which waits for jobs
+// most of the time. While it waits, this package takes the connection from net/http, which would need buffers, a
+// request and two large stacks. net/http gets the connection back with the next request. See ADR 27.
 package agentconn
 
 import (
@@ -9,8 +9,8 @@ import (
 	"net"
 )
 
-// Listener accepts agents' connections, and accepts parked connections again when their next request arrives. Its
-// server must use ConnContext as http.Server.ConnContext.
+// Listener accepts agents' connections. It also accepts a parked connection again when the next request arrives on it.
+// The server must use ConnContext as http.Server.ConnContext.
 type Listener struct {
 	inner  net.Listener
 	conf   *tls.Config
@@ -55,7 +55,7 @@ func (l *Listener) push(a accepted) {
 	}
 }
 
-// Accept returns a new connection or one that was parked.
+// Accept returns a new connection, or a connection that was parked.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case a := <-l.ready:
@@ -76,7 +76,7 @@ func (l *Listener) Addr() net.Addr { return l.inner.Addr() }
 
 type key struct{}
 
-// ConnContext adds the Conn to the context of its requests.
+// ConnContext adds the Conn to the context of its requests, where Of finds it.
 func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if wrapped, ok := c.(interface{ NetConn() net.Conn }); ok {
 		if own, ok := wrapped.NetConn().(*Conn); ok {
@@ -86,7 +86,7 @@ func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context 
 	return ctx
 }
 
-// Of returns the connection of a request; nil if it came through no Listener.
+// Of returns the connection of a request, given the request's context; nil if the connection came through no Listener.
 func Of(ctx context.Context) *Conn {
 	c, _ := ctx.Value(key{}).(*Conn)
 	return c

@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// externalNames are names of libvirt, QEMU, Linux and PostgreSQL that decision records mention and our code does not.
+// externalNames are names of libvirt, QEMU, Linux and PostgreSQL that decision records mention and that do not occur in
+// this repository's code.
 var externalNames = []string{
 	"virDomainBlockCopy", "virDomainBlockResize", "virDomainSetMetadata", "virNetworkUpdate", "virsh nwfilter-binding-delete",
 	"fw_cfg", "iscsi:TARGET/LUN", "rbd:POOL/IMAGE", "/dev/GROUP/VOLUME",
@@ -52,11 +53,11 @@ func TestDecisionRecordsNameExistingCode(t *testing.T) {
 	}
 }
 
-// codeNames are the names of the repository's code, without comments.
+// codeNames are the names in the repository's code, without comments.
 type codeNames struct {
-	words   map[string]bool            // words of Go code, queries, templates and scripts
+	words   map[string]bool            // words in Go code, queries, templates and scripts
 	bases   map[string]bool            // base names of files and directories
-	members map[string]map[string]bool // package or type: names that it declares
+	members map[string]map[string]bool // by package or type: the names that it declares
 }
 
 // missing returns the first name in the code span that does not exist, or "".
@@ -100,7 +101,7 @@ func readCodeNames(t *testing.T) *codeNames {
 		}
 		name := d.Name()
 		c.bases[name] = true
-		// Migrations hold names of earlier versions.
+		// Migrations contain names of earlier versions.
 		if d.IsDir() && path != repositoryRoot && (strings.HasPrefix(name, ".") || name == "adr" || name == "migration" || name == "node_modules") {
 			return filepath.SkipDir
 		}
@@ -122,7 +123,8 @@ func readCodeNames(t *testing.T) *codeNames {
 	return c
 }
 
-// addGoFile adds the file's identifiers and declarations, and the words of string literals that are no sentences.
+// addGoFile adds the file's identifiers and declarations. It also adds the words of string literals that are not
+// sentences.
 func (c *codeNames) addGoFile(path string) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 	if err != nil {

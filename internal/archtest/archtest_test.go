@@ -14,9 +14,9 @@ import (
 
 const module = "quantix/"
 
-// allowedImports lists the packages of this module that each package may import directly, tests aside. "*" allows all.
-// A key ending in "/" covers the packages below it that have no row of their own. A value ending in "/" allows all
-// packages below it.
+// allowedImports lists the packages of this module that each package may import directly, except in tests. "*" allows
+// all packages. A key ending in "/" covers the packages below it that have no row of their own. A value ending in "/"
+// allows all packages below it.
 var allowedImports = map[string][]string{
 	"main":           {"internal/cli"},
 	"internal/cli":   {"*"},
@@ -95,7 +95,7 @@ var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
 }
 
-// restricted lists libraries and packages with a restricted set of importers.
+// restricted lists libraries and packages, each with the only packages that may import it.
 var restricted = map[string][]string{
 	"quantix/db":                        append([]string{"internal/testkit", "internal/testkit/withdb", "internal/cli"}, controlPackages...),
 	"quantix/internal/control/store":    controlPackages,
@@ -157,7 +157,7 @@ func checkImport(t *testing.T, name string, rule []string, imported string) {
 	}
 }
 
-// within reports whether the list contains the package, or a prefix ending in "/" of it.
+// within reports whether the list contains the package, or one of the package's prefixes that end in "/".
 func within(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(x string) bool { return x == name || strings.HasSuffix(x, "/") && strings.HasPrefix(name, x) })
 }
@@ -202,7 +202,7 @@ func packages(t *testing.T) []goListPackage {
 }
 
 // openAllDirs opens each package directory. go test caches a result while the files that the test itself opens are
-// unchanged, and go list reads the packages in another process.
+// unchanged, but go list reads the packages in another process.
 func openAllDirs(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {

@@ -14,7 +14,7 @@ const (
 	maxReadmeWidth = 160 // columns
 )
 
-// TestReadmeIsShort keeps README an overview: details belong in the manual or in a guide.
+// TestReadmeIsShort limits README to an overview, because details belong in the manual or in a guide.
 func TestReadmeIsShort(t *testing.T) {
 	t.Parallel()
 	text := read(t, filepath.Join(repositoryRoot, "README.md"))
@@ -57,7 +57,7 @@ func TestReadmeAndGuideLinksAreValid(t *testing.T) {
 	}
 }
 
-// TestReadmeNamesTheCommandOfCI checks that README has the command that .ci/run runs.
+// TestReadmeNamesTheCommandOfCI checks that README contains the command that .ci/run runs.
 func TestReadmeNamesTheCommandOfCI(t *testing.T) {
 	t.Parallel()
 	_, command, found := strings.Cut(read(t, filepath.Join(repositoryRoot, ".ci/run")), "\nexec ")

@@ -23,7 +23,7 @@ var (
 	listWords    = flag.Bool("each", false, "print each banned word with its file and line")
 )
 
-// banned maps each word that the glossary replaces to the pattern that finds it in comments, test names and page texts.
+// banned maps each word that the glossary forbids to the pattern that finds it in comments, test names and page texts.
 var banned = map[string]*regexp.Regexp{
 	"card":       regexp.MustCompile(`(?i)\b(?:network )?cards?\b`),
 	"told":       regexp.MustCompile(`(?i)\btold\b`),
@@ -50,7 +50,7 @@ var banned = map[string]*regexp.Regexp{
 	"that it is": regexp.MustCompile(`(?i)\bthat (?:it|they) (?:has|have|is|are|had)\b`),
 }
 
-// TestBannedWords fails when a word of the glossary's "Not" column occurs more often than its budget in
+// TestBannedWords fails when a word in the glossary's "Not" column occurs more often than its budget in
 // testdata/words.txt. Budgets may only be lowered.
 func TestBannedWords(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func TestBannedWords(t *testing.T) {
 	}
 }
 
-// tableCell is exempt from "cell": kit.UsageCell and the host status columns are cells of an HTML table.
+// tableCell matches the allowed use of "cell": kit.UsageCell and the host status columns are cells of an HTML table.
 var tableCell = regexp.MustCompile(`(?i)\btable cells?\b`)
 
 // goWords passes the comments and the names of tests of a Go file to note.

@@ -18,7 +18,7 @@ import (
 
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
-	// clockSkew is how far a host's clock may be behind the portal's clock when a certificate is issued.
+	// clockSkew is how far a host's clock may be behind the portal's clock when the portal issues a certificate.
 	clockSkew = time.Hour
 )
 
@@ -93,7 +93,7 @@ func ParseCertificate(certPEM string) (*x509.Certificate, error) {
 // Certificate returns the authority's certificate.
 func (a *Authority) Certificate() *x509.Certificate { return a.cert }
 
-// CertPEM returns the authority's certificate, which agents pin.
+// CertPEM returns the authority's certificate, the only one that agents trust.
 func (a *Authority) CertPEM() string { return certPEM(a.cert.Raw) }
 
 // KeyPEM returns the authority's private key in PKCS #8. It is stored only in the database, encrypted.
@@ -112,13 +112,13 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Fingerprint returns the hexadecimal SHA-256 of a certificate in DER form, as in join tokens.
+// Fingerprint returns the SHA-256 of a certificate in DER form, in hexadecimal, as join tokens contain it.
 func Fingerprint(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// sign sets a random serial number and returns the certificate in DER form.
+// sign adds a random serial number to the template and returns the signed certificate in DER form.
 func (a *Authority) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {

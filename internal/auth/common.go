@@ -9,7 +9,7 @@ import (
 //go:embed common.txt
 var commonText string
 
-// commonSet is the set of words in commonText, which most guessed passwords are based on.
+// commonSet is the set of words in commonText. Most passwords that attackers guess are based on them.
 var commonSet = func() map[string]bool {
 	words := map[string]bool{}
 	for w := range strings.FieldsSeq(commonText) {
@@ -18,8 +18,8 @@ var commonSet = func() map[string]bool {
 	return words
 }()
 
-// guessableReason returns why a password is easy to guess, as a clause, or "" if it is not. It ignores case, digits for
-// letters ("p4$$w0rd") and additions at the ends ("password2026!").
+// guessableReason returns why a password is easy to guess, as a clause; empty: it is not. It ignores case, digits in
+// place of letters ("p4$$w0rd") and additions at the start or end ("password2026!").
 func guessableReason(userName, password string) string {
 	folded := strings.ToLower(password)
 	switch {
@@ -66,11 +66,11 @@ func isRepetitive(text string) bool {
 	return false
 }
 
-// keyboardRows are sequences of neighbouring keys on common keyboard layouts.
+// keyboardRows are sequences of adjacent keys on common keyboard layouts.
 var keyboardRows = []string{"1234567890", "qwertyuiop", "qwertzuiop", "azertyuiop", "asdfghjkl", "zxcvbnm", "yxcvbnm", "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik9ol0p", "q1w2e3r4t5y6u7i8o9p0"}
 
-// isSequential reports whether at least four of five steps in text go to a neighbour in a keyboard row, the alphabet or
-// the digits, in either direction.
+// isSequential reports whether at least four of five steps in text lead to a neighbour in a keyboard row, in the
+// alphabet or among the digits, in either direction.
 func isSequential(text string) bool {
 	runes := []rune(text)
 	steps := 0
@@ -95,16 +95,16 @@ func areNeighbours(a, b rune) bool {
 	return false
 }
 
-// asLetters replaces digits and signs by the letters that they resemble. "1" and "!" resemble i and l, so there are two
-// tables.
+// asLetters replaces digits and signs by the letters that they resemble. "1" and "!" resemble both i and l, so there
+// are two tables for them.
 var asLetters = []*strings.Replacer{
 	strings.NewReplacer(),
 	strings.NewReplacer("0", "o", "1", "i", "!", "i", "|", "i", "3", "e", "€", "e", "4", "a", "@", "a", "5", "s", "$", "s", "7", "t", "+", "t", "8", "b", "9", "g", "2", "z"),
 	strings.NewReplacer("0", "o", "1", "l", "!", "l", "|", "l", "3", "e", "€", "e", "4", "a", "@", "a", "5", "s", "$", "s", "7", "t", "+", "t", "8", "b", "9", "g", "2", "z"),
 }
 
-// letterForms returns the readings of a password as letters, with and without the characters before and after the
-// letters.
+// letterForms returns the texts that a password may mean if its digits and signs replace letters, with and without the
+// characters before the first and after the last letter.
 func letterForms(folded string) []string {
 	noLetter := func(r rune) bool { return !unicode.IsLetter(r) }
 	var out []string

@@ -27,9 +27,9 @@ func OpenFileCert(certFile, keyFile string) (*FileCert, error) {
 	return f, nil
 }
 
-// Reload reads both files again and serves them from the next handshake on. Invalid or mismatched files, as during a
-// renewal, leave the served certificate unchanged and return an error. changed: the certificate or key is a different
-// one.
+// Reload reads both files again, and later handshakes use the new certificate. If the files are invalid or do not
+// match, as in the middle of a renewal, Reload returns an error and the certificate in use stays unchanged. changed
+// reports whether the certificate or key differs from before.
 func (f *FileCert) Reload() (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -50,7 +50,7 @@ func TestRenewedCertificateFilesServedOnceTheyMatch(t *testing.T) {
 	if changed, err := f.Reload(); changed || err != nil {
 		t.Errorf("the same files: changed %v, %v", changed, err)
 	}
-	pemPair(t, "half.example", cert, "") // the key is still the old one
+	pemPair(t, "half.example", cert, "") // the key still belongs to the old certificate
 	if changed, err := f.Reload(); changed || err == nil || !strings.Contains(err.Error(), cert) {
 		t.Errorf("half a renewal: changed %v, %v", changed, err)
 	}
@@ -79,7 +79,7 @@ func TestExpiringCertificateCausesWarning(t *testing.T) {
 	}{
 		{365 * day, 15 * day, ""},
 		{365 * day, 13 * day, "ends on"},
-		{6 * day, 2 * day, ""}, // renewed every other day
+		{6 * day, 2 * day, ""}, // renewed every second day
 		{6 * day, day, "ends on"},
 		{90 * day, -day, "has ended on"},
 	} {

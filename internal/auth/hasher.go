@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// hasher limits the number of concurrent hash computations, and the time that a caller waits for its turn.
+// hasher limits the number of concurrent hash computations, and how long a caller waits for its turn.
 type hasher struct {
 	slots chan struct{}
 	wait  time.Duration

@@ -22,16 +22,16 @@ import (
 
 const (
 	hostCertLife = 24 * time.Hour
-	// renewalGrace is how long after its expiry a certificate can still be renewed, because a portal or host may be down
-	// for longer than the lifetime of a certificate. Removing a host revokes its certificates at once, including expired
-	// ones.
+	// renewalGrace is how long after its expiry a certificate can still be renewed, because a portal or host may be
+	// down for longer than a certificate is valid. When a user removes a host, its certificates are revoked at once,
+	// including expired ones.
 	renewalGrace = 30 * 24 * time.Hour
 	maxCSR       = 16 << 10 // bytes
 )
 
-// IssueHost signs a client certificate of 24 h for the host. Its common name is the host's ID, and its URI is
-// quantix://host/<id>. The request (PEM) supplies only the key, P-256 or Ed25519; its subject and extensions are
-// ignored. An unusable request is an Invalid error at the field "csr".
+// IssueHost signs a client certificate for the host, valid for 24 h. Its common name is the host's ID, and its URI is
+// quantix://host/<id>. Only the key is taken from the request (PEM), P-256 or Ed25519; the request's subject and
+// extensions are ignored. An invalid request is an Invalid error at the field "csr".
 func (a *Authority) IssueHost(id fleet.HostID, csr string) (certificate string, err error) {
 	return a.issueHost(id, csr, time.Now())
 }
@@ -63,8 +63,8 @@ func CheckCSR(c *fleet.Checks, csr string) {
 	}
 }
 
-// verifyHost accepts clients without a certificate, and host certificates of this authority that are valid or expired
-// for less than lapse.
+// verifyHost accepts clients without a certificate. Otherwise the certificate must be a host certificate of this
+// authority that is valid, or expired for less than renewalGrace.
 func (a *Authority) verifyHost(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return nil
@@ -82,8 +82,8 @@ func (a *Authority) verifyHost(state tls.ConnectionState) error {
 	return nil
 }
 
-// HostOf returns the host ID of a certificate that TLS has verified. It returns false for other certificates and for
-// expired ones, because a connection may outlive its certificate.
+// HostOf returns the host ID in a certificate that TLS has verified. ok is false for other certificates and for expired
+// ones: a connection may outlive its certificate.
 func HostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostWithin(cert, 0) }
 
 // LapsedHostOf is HostOf for renewals: the certificate may have expired within the last 30 days.
@@ -103,7 +103,7 @@ func KeyHash(cert *x509.Certificate) []byte {
 	return sum[:]
 }
 
-// RequestKeyHash returns the KeyHash of the certificate that IssueHost would issue for the request.
+// RequestKeyHash returns the KeyHash of the certificate that IssueHost would issue for the request csr.
 func RequestKeyHash(csr string) ([]byte, error) {
 	key, err := requestKey(csr)
 	if err != nil {

@@ -21,17 +21,18 @@ const (
 	MaxPassword = 256
 )
 
-// hashParams is the cost of argon2id: 19 MiB, two passes, one thread.
+// hashParams are the cost parameters of argon2id: 19 MiB, two passes, one thread.
 var hashParams = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// dummyHash matches no password. A sign-in without an account is compared with it, so that it takes the same time.
+// dummyHash matches no password. The password of a sign-in with an unknown user name is compared with it, so that the
+// answer takes the same time.
 const dummyHash = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 // passwordHasher limits the memory and CPU time that this process spends on passwords.
 var passwordHasher = hasher{slots: make(chan struct{}, 2), wait: 5 * time.Second}
 
-// HashPassword returns the argon2id hash of a password. Two computations run at once. A caller that waits longer than 5
-// s gets TooMany.
+// HashPassword returns the argon2id hash of a password. At most two computations run at the same time. A caller that
+// waits longer than 5 s gets the error TooMany.
 func HashPassword(ctx context.Context, password string) (hash string, err error) {
 	err = passwordHasher.do(ctx, func() error {
 		hash, err = argon2id.CreateHash(password, hashParams)
@@ -40,8 +41,8 @@ func HashPassword(ctx context.Context, password string) (hash string, err error)
 	return hash, err
 }
 
-// VerifyPassword reports whether the password has that hash, within the limits of HashPassword. An empty hash matches
-// no password and takes the same time.
+// VerifyPassword reports whether the password has that hash, with the same limits as HashPassword. An empty hash
+// matches no password, and the comparison takes the same time.
 func VerifyPassword(ctx context.Context, password, hash string) (same bool, err error) {
 	if hash == "" {
 		hash = dummyHash
@@ -74,7 +75,8 @@ func CheckPassword(c *fleet.Checks, field, userName, password string) {
 // bits each.
 const oneTimeAlphabet = "23456789abcdefghjkmnpqrstwxyz"
 
-// NewPassword returns a readable one-time password of five groups of four, such as "k7fd-w2mq-…": 97 bits.
+// NewPassword returns a readable one-time password of 97 random bits: five groups of four characters, such as
+// "k7fd-w2mq-…".
 func NewPassword() string {
 	const groups, size = 5, 4
 	var b strings.Builder

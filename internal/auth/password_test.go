@@ -100,7 +100,8 @@ func TestHashingWaitsForSlotThenFails(t *testing.T) {
 	})
 }
 
-// Passwords that attackers try first are refused in every disguise. Other passwords are accepted.
+// Passwords that attackers try first are refused, also with replaced letters or additions. Other passwords are
+// accepted.
 func TestGuessablePasswordsRefused(t *testing.T) {
 	t.Parallel()
 	for _, password := range []string{

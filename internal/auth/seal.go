@@ -8,8 +8,7 @@ import (
 	"fmt"
 )
 
-// Seal encrypts text with a key derived from the secret, which must have 256 random bits. Unseal requires the same
-// label.
+// Seal encrypts text with a key derived from the secret, which must have 256 random bits. Unseal needs the same label.
 func Seal(secret, label string, text []byte) ([]byte, error) {
 	box, err := newCipher(secret, label)
 	if err != nil {
@@ -18,7 +17,7 @@ func Seal(secret, label string, text []byte) ([]byte, error) {
 	return box.Seal(nil, nil, text, []byte(label)), nil
 }
 
-// Unseal decrypts the result of Seal. ok is false for another secret or label.
+// Unseal decrypts the result of Seal. ok is false if the secret or the label differs.
 func Unseal(secret, label string, sealed []byte) ([]byte, bool) {
 	box, err := newCipher(secret, label)
 	if err != nil {

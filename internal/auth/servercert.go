@@ -15,8 +15,9 @@ import (
 
 const serverCertLife = 30 * 24 * time.Hour
 
-// IssueServer returns a certificate of 30 days for the agent listener at these names or IP addresses. Its new key stays
-// in memory. The chain includes the authority's certificate, so that a joining agent can check the fingerprint.
+// IssueServer returns a certificate for the agent listener at these names or IP addresses, valid for 30 days. Its new
+// key stays in memory. The chain includes the authority's certificate, so that a joining agent can check the
+// fingerprint.
 func (a *Authority) IssueServer(hosts []string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -49,7 +50,7 @@ func (a *Authority) IssueServer(hosts []string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// Server returns a certificate of the agent listener at these names or IP addresses that is replaced before it expires.
+// Server returns a certificate for the agent listener at these names or IP addresses. It is replaced before it expires.
 func (a *Authority) Server(hosts []string) (*ServerCert, error) {
 	first, err := a.IssueServer(hosts)
 	if err != nil {
@@ -58,7 +59,7 @@ func (a *Authority) Server(hosts []string) (*ServerCert, error) {
 	return &ServerCert{authority: a, hosts: hosts, cert: &first}, nil
 }
 
-// ServerTLS returns the TLS configuration of a listener with the certificate of Server.
+// ServerTLS returns the TLS configuration of a listener that uses the certificate from Server.
 func (a *Authority) ServerTLS(hosts []string) (*tls.Config, error) {
 	s, err := a.Server(hosts)
 	if err != nil {
@@ -67,8 +68,8 @@ func (a *Authority) ServerTLS(hosts []string) (*tls.Config, error) {
 	return s.TLS(), nil
 }
 
-// ServerCert is the certificate of the agent listener. It is replaced after two thirds of its life. It is safe for
-// concurrent use.
+// ServerCert is the certificate of the agent listener. After two thirds of its lifetime it is replaced by a new one. It
+// is safe for concurrent use.
 type ServerCert struct {
 	authority *Authority
 	hosts     []string
@@ -78,8 +79,8 @@ type ServerCert struct {
 }
 
 // TLS returns the configuration of the agent listener: TLS 1.3, and client certificates of this authority only. The
-// handshake also accepts clients without a certificate, for joins, and expired certificates, for renewals. So every
-// handler must check HostOf or LapsedHostOf.
+// handshake also accepts clients without a certificate, for joins, and expired certificates, for renewals. Therefore
+// every handler must check HostOf or LapsedHostOf.
 func (s *ServerCert) TLS() *tls.Config {
 	return &tls.Config{
 		MinVersion:       tls.VersionTLS13,
@@ -91,14 +92,14 @@ func (s *ServerCert) TLS() *tls.Config {
 	}
 }
 
-// Renew issues a new key and certificate for later handshakes.
+// Renew issues a new key and certificate, which later handshakes use.
 func (s *ServerCert) Renew() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.renew()
 }
 
-// Validity returns the validity period of the served certificate. It first replaces a certificate that is due.
+// Validity returns the validity period of the certificate in use. It first replaces the certificate if that is due.
 func (s *ServerCert) Validity() (Validity, error) {
 	cert, err := s.get(time.Now())
 	if err != nil {

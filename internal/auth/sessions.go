@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Sessions returns the manager of browser sessions, stored in PostgreSQL: at most 12 h, and 30 min idle. The database
-// contains only hashes of the tokens. The cookie ends with the browser. secure: browsers use TLS, and the cookie is
-// bound to this origin.
+// Sessions returns the manager of browser sessions, which are stored in PostgreSQL. A session ends after 12 h, or after
+// 30 min without a request. The database contains only hashes of the session tokens. The cookie ends with the browser.
+// secure means that browsers use TLS; the cookie is then bound to this origin.
 func Sessions(pool *pgxpool.Pool, secure bool) *scs.SessionManager {
 	m := scs.New()
 	m.Store = bounded{pgxstore.New(pool)}
@@ -28,7 +28,8 @@ func Sessions(pool *pgxpool.Pool, secure bool) *scs.SessionManager {
 	return m
 }
 
-// storeLimit is the database timeout for one access to a session, also in requests without a deadline, such as streams.
+// storeLimit is the timeout of one access to a session in the database. It also applies to requests without a deadline,
+// such as streams.
 const storeLimit = 4 * time.Second
 
 type bounded struct{ *pgxstore.PostgresStore }

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// maxNotice is how long before expiry the portal warns of a certificate. A short-lived certificate causes a warning
-// only in its last quarter, because it is normally renewed when a third of its life is left.
+// maxNotice is how long before expiry the portal warns about a certificate. A short-lived certificate causes a warning
+// only in the last quarter of its lifetime, because it is normally renewed when a third is left.
 const maxNotice = 14 * 24 * time.Hour
 
 // Validity is the validity period of one of the portal's certificates.
 type Validity struct {
-	Use         string // "browsers", "agents", or "hosts": the authority for host certificates
-	File        string // the certificate's file; empty: issued by the portal
+	Use         string // "browsers", "agents", or "hosts" for the authority that signs host certificates
+	File        string // the certificate's file; empty: the portal issued the certificate
 	From, Until time.Time
 }
 

@@ -63,7 +63,7 @@ func (v Vault) Seal(label string, text []byte) ([]byte, error) {
 	return Seal(v.secret, label, text)
 }
 
-// Unseal decrypts the result of Seal. ok is false for another key or label.
+// Unseal decrypts the result of Seal. ok is false if the key or the label differs.
 func (v Vault) Unseal(label string, sealed []byte) ([]byte, bool) {
 	if v.secret == "" {
 		return nil, false

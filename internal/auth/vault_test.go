@@ -9,7 +9,7 @@ import (
 	"quantix/internal/auth"
 )
 
-// The key file is created once and readable only by its owner. Only a vault with this key can decrypt.
+// The key file is created only once, and only its owner can read it. Only a vault with the same key can decrypt.
 func TestVaultDecryptsOnlyWithItsKey(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "secrets.key")

@@ -22,26 +22,26 @@ const (
 	fewAgents     = 1000
 	allAgents     = 9900
 	intentSamples = 1000
-	warmIntents   = 400 // warm-up: the portal's connections prepare their statements
-	parkBatch     = 200 // agents that park at a time
+	warmIntents   = 400 // warm-up: the portal's database connections prepare their statements
+	parkBatch     = 200 // number of agents that park at the same time
 	massSamples   = 3
-	manyJobs      = 20_000 // ten for each of 2,000 hosts
+	manyJobs      = 20_000 // ten jobs for each of 2,000 hosts
 )
 
-// BenchmarkAgents measures the delivery of jobs to agents: a real portal process, a PostgreSQL that flushes to disk,
-// agents over mutual TLS with all their connections, and VM jobs that carry specs and return status.
+// BenchmarkAgents measures the delivery of jobs to agents. It uses a real portal process, a PostgreSQL that flushes to
+// disk, agents over mutual TLS with all their connections, and VM jobs that carry specs and return status.
 func BenchmarkAgents(b *testing.B) {
 	r := newRigOn(b, fleet10kURL(b))
 	p := startPortal(b, r)
 	certs := newHostCerts(b, r.control)
-	flushCommits(b, r.pool, false) // the setup of sessions is not measured
+	flushCommits(b, r.pool, false) // opening the sessions is not measured
 	few := p.openSessions(b, certs, 1, fewAgents)
 	ctx, stop := context.WithCancel(b.Context())
 	got := make(chan fleet.HostID, manyJobs)
 	var working sync.WaitGroup
 	defer working.Wait()
 	defer stop()
-	park := func(callers []*agentCaller, all int) { // in batches: both ends of each handshake run on these cores
+	park := func(callers []*agentCaller, all int) { // in batches, because both ends of each handshake use this machine's processors
 		for i, c := range callers {
 			working.Go(func() { c.work(ctx, b, got) })
 			if here := all - len(callers) + i + 1; here%parkBatch == 0 {
@@ -65,13 +65,14 @@ func BenchmarkAgents(b *testing.B) {
 		goals.IntentAll.Record(b, took.percentile(0.99) <= 8*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.ratioTo(raw))
 		measureMassJobs(b, r, p, got)
 		measureThroughput(b, r, p, got)
-		break // agents are parked only once
+		break // the agents are parked only once
 	}
 }
 
 var fleet10kTemplate string
 
-// fleet10kURL returns a copy of a database with 10,000 hosts and ten VMs on each. The original is filled once.
+// fleet10kURL returns the URL of a copy of a database with 10,000 hosts and ten VMs on each. The original is filled
+// only once.
 func fleet10kURL(b *testing.B) string {
 	b.Helper()
 	if fleet10kTemplate == "" {
@@ -80,15 +81,15 @@ func fleet10kURL(b *testing.B) string {
 	return durableURL(b, fleet10kTemplate)
 }
 
-// measureIntentLatency measures the time from an intent's SQL statement, including its commit, until the host's agent
-// has the job, at a warm portal. For took the intents follow one another while earlier results are still in flight. For
-// alone each intent waits for the end of the one before.
+// measureIntentLatency measures how long it takes from the SQL statement that queues a job, including the commit, until
+// the host's agent has the job. The portal is warm. In took, jobs follow one another while earlier results are still
+// being sent. In alone, each job is queued after the end of the job before it.
 func measureIntentLatency(b *testing.B, r *rig, callers []*agentCaller, got chan fleet.HostID) (took, alone durations) {
 	b.Helper()
 	one := func() time.Duration {
 		c := callers[rand.IntN(len(callers))]
 		began := time.Now()
-		// a prepared statement, like the portal's own
+		// Use a prepared statement, as the portal does.
 		r.exec(b, insertJobsSQL(fleet.VMApply, "id = $1"), c.vm(fleet10kHosts, rand.IntN(9)))
 		if host := <-got; host != c.id {
 			b.Fatalf("the job of %s came to %s", c.id, host)
@@ -112,8 +113,8 @@ func measureIntentLatency(b *testing.B, r *rig, callers []*agentCaller, got chan
 	return took, alone
 }
 
-// measureMassJobs measures a job for each parked agent at once. The reference is the time that bare net/http takes for
-// two requests of each agent.
+// measureMassJobs measures one job for each parked agent, all queued at once. The reference is the time in which plain
+// net/http handles two requests of each agent.
 func measureMassJobs(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	b.Helper()
 	var begun, ended durations
@@ -133,8 +134,8 @@ func measureMassJobs(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 		fmt.Sprintf("net/http alone, two requests per job, no TLS: %.2f s", bare.Seconds()), ended.percentile(0.5).Seconds()/bare.Seconds())
 }
 
-// measureThroughput measures the rate of jobs, ten for each of 2,000 agents, from their creation to the end of the
-// last.
+// measureThroughput measures how many jobs per second 2,000 agents complete with ten jobs each, from the creation of
+// the jobs to the end of the last one.
 func measureThroughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	b.Helper()
 	var rate []float64
@@ -153,8 +154,8 @@ func measureThroughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	goals.Throughput.Record(b, fmt.Sprintf("%.0f jobs/s", best), fmt.Sprintf("net/http alone, one request per job, no TLS: %.0f/s", bare), best/bare)
 }
 
-// waitJobsEnded waits until no job is open. Its query uses the queue's indexes, because its cost is part of the
-// measurement.
+// waitJobsEnded waits until no job is unfinished. Its query uses the queue's indexes, because the query's cost is part
+// of the measurement.
 func (r *rig) waitJobsEnded(b *testing.B) {
 	b.Helper()
 	await(b, "all jobs have ended", func() bool {
@@ -166,7 +167,7 @@ func (r *rig) waitJobsEnded(b *testing.B) {
 	})
 }
 
-// bareRequests returns the time that bare net/http takes for n requests on a thousand open connections.
+// bareRequests returns the time in which plain net/http handles n requests on a thousand open connections.
 func bareRequests(b *testing.B, n int) (took time.Duration) {
 	b.Helper()
 	const agents = 1000
@@ -174,7 +175,7 @@ func bareRequests(b *testing.B, n int) (took time.Duration) {
 	defer bare.Close()
 	client := newClient()
 	defer client.CloseIdleConnections()
-	for range 2 { // the first round dials the connections
+	for range 2 { // the first round opens the connections
 		began := time.Now()
 		var all sync.WaitGroup
 		for range agents {

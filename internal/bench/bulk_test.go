@@ -14,7 +14,7 @@ import (
 const bulkSamples = 5
 
 // BenchmarkBulk measures an action on 500 VMs: the request, the time until every host has its jobs, and the end of one
-// child task compared with that of a single task. Limit: the request ≤ 300 ms.
+// child task compared with the end of a single task. Limit: the request ≤ 300 ms.
 func BenchmarkBulk(b *testing.B) {
 	r := newRig(b)
 	r.addHosts(b, 20)

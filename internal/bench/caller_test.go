@@ -12,7 +12,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// agentCaller is an agent of the real portal: a wire.Client over mutual TLS, with all its connections.
+// agentCaller is an agent's side of the protocol with the real portal: a wire.Client over mutual TLS, with all its
+// connections.
 type agentCaller struct {
 	number int // the host's number in testkit.Seed
 	id     fleet.HostID
@@ -25,7 +26,7 @@ const (
 	fleet10kVMs   = 100_000
 )
 
-// openSessions opens the sessions of the hosts with the numbers from…to of testkit.Seed.
+// openSessions opens the agents' sessions of the hosts with the numbers from…to in testkit.Seed.
 func (p *portal) openSessions(b *testing.B, certs hostCerts, from, to int) []*agentCaller {
 	b.Helper()
 	began := time.Now()
@@ -40,7 +41,7 @@ func (p *portal) openSessions(b *testing.B, certs hostCerts, from, to int) []*ag
 			return
 		}
 		answer, err := c.client.Hello(b.Context(), wire.Hello{Instance: "bench", Fingerprint: "bench"})
-		for tries := 1; err != nil && tries < 20; tries++ { // agents retry too; sessions are not measured
+		for tries := 1; err != nil && tries < 20; tries++ { // real agents retry, too, and this call is not measured
 			time.Sleep(500 * time.Millisecond)
 			answer, err = c.client.Hello(b.Context(), wire.Hello{Instance: "bench", Fingerprint: "bench"})
 		}
@@ -63,7 +64,7 @@ func (p *portal) openSessions(b *testing.B, certs hostCerts, from, to int) []*ag
 	return out
 }
 
-// atOnce calls do for the numbers below n, at most limit at a time.
+// atOnce calls do for the numbers below n, with at most limit calls at the same time.
 func atOnce(n, limit int, do func(int)) {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -77,15 +78,15 @@ func atOnce(n, limit int, do func(int)) {
 	all.Wait()
 }
 
-// vm returns the ID of the n-th VM of the caller's host, in a fleet of the given number of hosts.
+// vm returns the ID of the n-th VM on the caller's host, in a fleet with the given number of hosts.
 func (c *agentCaller) vm(hosts, n int) fleet.VMID {
 	return fleet.VMID(id(1_000_000 + c.number - 1 + hosts*(1+n)))
 }
 
-// failedCalls counts failed claims and results. finished counts all answered results.
+// failedCalls counts failed claims and results. finished counts all results that the portal answered.
 var failedCalls, finished atomic.Int64
 
-// work claims jobs until ctx ends, as an agent does, and finishes them, four at a time.
+// work claims jobs until ctx ends, as an agent does, and finishes four of them at a time.
 func (c *agentCaller) work(ctx context.Context, b *testing.B, got chan<- fleet.HostID) {
 	for ctx.Err() == nil {
 		claim, err := c.client.Claim(ctx, wire.ClaimRequest{Max: 32})
@@ -102,7 +103,7 @@ func (c *agentCaller) work(ctx context.Context, b *testing.B, got chan<- fleet.H
 	}
 }
 
-// finish ends a job with its VM's status.
+// finish reports a job's result with its VM's status.
 func (c *agentCaller) finish(ctx context.Context, b *testing.B, w wire.Work) {
 	out := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: c.seq.Add(1), Outcome: wire.Done}
 	if w.VM == nil {
@@ -116,7 +117,7 @@ func (c *agentCaller) finish(ctx context.Context, b *testing.B, w wire.Work) {
 	finished.Add(1)
 }
 
-// insertJobsSQL returns the SQL statement that creates tasks and jobs of a kind for all VMs that match the condition.
+// insertJobsSQL returns the SQL statement that inserts tasks and jobs of a kind for all VMs that match the condition.
 func insertJobsSQL(kind fleet.JobKind, where string) string {
 	return fmt.Sprintf(`WITH job AS (
 		INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation)

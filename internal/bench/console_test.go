@@ -21,9 +21,9 @@ const consoleSamples = 200
 
 const greeting = "RFB 003.008\n"
 
-// BenchmarkConsoleOpen measures the time from the request for a ticket to the first bytes of the screen, including the
-// agent's dial-back over mutual TLS. The peer is websockify, which authorizes nobody and dials directly. The limit is
-// websockify's p50 on another machine, 6.4 ms.
+// BenchmarkConsoleOpen measures the time from the request for a console ticket to the first bytes of the screen. The
+// time includes the agent's connection over mutual TLS. The peer is websockify, which checks no permissions and
+// connects directly. The limit is websockify's p50 on another machine, 6.4 ms.
 func BenchmarkConsoleOpen(b *testing.B) {
 	var ours, peer durations
 	b.Run("portal", func(b *testing.B) {
@@ -65,7 +65,7 @@ func BenchmarkConsoleOpen(b *testing.B) {
 	}
 }
 
-// openConsoles opens consoles one after another, and measures each until its first bytes.
+// openConsoles opens consoles one after another, and measures the time until the first bytes of each.
 func openConsoles(b *testing.B, dial func() (*websocket.Conn, error)) durations {
 	b.Helper()
 	var took durations
@@ -111,7 +111,8 @@ func (r *rig) createAdministrator(b *testing.B, base string) (*client.Client, fl
 	return api, vms.Items[0].ID
 }
 
-// serveConsoles acts as the first host's agent: it dials each console back and sends the first bytes of a screen.
+// serveConsoles acts as the first host's agent: it opens the host's end of each console and sends the first bytes of a
+// screen.
 func (r *rig) serveConsoles(b *testing.B, agentURL string, certs hostCerts) (stop func()) {
 	b.Helper()
 	shown := wire.Credentials{Certificate: certs.of(b, r.hosts[0].id), CA: certs.authority.Pool()}

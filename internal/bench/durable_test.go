@@ -19,8 +19,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// durable is this process's one PostgreSQL that flushes to disk like a portal's. The first benchmark that needs it
-// starts it.
+// durable is this process's only PostgreSQL that flushes to disk as a portal's PostgreSQL does. It starts when a
+// benchmark first needs it.
 var durable struct {
 	once  sync.Once
 	err   error
@@ -28,7 +28,7 @@ var durable struct {
 	pg    *pglocal.Server
 	admin *pgxpool.Pool
 	count int
-	fleet string // the template database of fleetURL; empty: not created yet
+	fleet string // the template database for fleetURL; empty: not created yet
 }
 
 func startDurable() error {
@@ -38,7 +38,7 @@ func startDurable() error {
 	if durable.dir, err = os.MkdirTemp("", "quantix-bench-"); err != nil {
 		return err
 	}
-	// PostgreSQL runs as its own user and needs to enter the directory
+	// PostgreSQL runs as another user, which must be able to enter the directory.
 	if err := os.Chmod(durable.dir, 0o711); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func startDurable() error {
 	if _, err := auth.OpenVault(key, true); err != nil {
 		return err
 	}
-	if err := os.Setenv(secretsKeyVar, key); err != nil { // server processes inherit it
+	if err := os.Setenv(secretsKeyVar, key); err != nil { // server processes inherit the variable
 		return err
 	}
 	durable.pg, err = pglocal.Start(ctx, pglocal.Options{Dir: durable.dir, DieWithParent: true})
@@ -71,7 +71,8 @@ func stopDurable() error {
 	return errors.Join(err, os.RemoveAll(durable.dir))
 }
 
-// durableURL returns the URL of a new database on durable: migrated, or a copy of database template.
+// durableURL returns the URL of a new database on durable. It is a copy of the database template; if template is empty,
+// it is empty and migrated.
 func durableURL(b *testing.B, template string) string {
 	b.Helper()
 	durable.once.Do(func() { durable.err = startDurable() })
@@ -100,8 +101,8 @@ func durableURL(b *testing.B, template string) string {
 	return u.String()
 }
 
-// newFilledDatabase returns the URL of a new database with a fleet. Commits do not wait for the disk while it is
-// filled; a checkpoint at the end flushes everything.
+// newFilledDatabase returns the URL of a new database that contains a fleet. Commits do not wait for the disk while the
+// database is filled. A checkpoint at the end flushes everything.
 func newFilledDatabase(b *testing.B, hosts, vms int, more ...string) string {
 	b.Helper()
 	began := time.Now()
@@ -133,8 +134,8 @@ const (
 	fleetVMs   = 100_000
 )
 
-// fleetMore adds a third pool on all hosts, 50 users and a million finished tasks. Triggers are off for the tasks: no
-// notification is needed.
+// fleetMore adds a third pool on all hosts, 50 users and a million finished tasks. Triggers are disabled for the tasks,
+// because nobody needs the notifications.
 var fleetMore = []string{
 	`INSERT INTO pools (id, name, spec) VALUES ('00000000-0000-7000-8000-000000002003', 'nvme', '{"kind":"dir","path":"/srv/nvme","shared":true}')`,
 	`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
@@ -152,7 +153,7 @@ var fleetMore = []string{
 }
 
 // fleetURL returns the URL of a copy of a database with 2,500 hosts, 40 VMs on each, three shared pools on all hosts
-// and a million tasks. The original is filled once.
+// and a million tasks. The original is filled only once.
 func fleetURL(b *testing.B) string {
 	b.Helper()
 	if durable.fleet == "" {
@@ -170,7 +171,7 @@ func databaseOf(b *testing.B, at string) string {
 	return u.Path[1:]
 }
 
-// postgresDir returns a new directory that PostgreSQL's own user can enter.
+// postgresDir returns a new directory that PostgreSQL's own system user can enter.
 func postgresDir(b *testing.B) string {
 	b.Helper()
 	dir, err := os.MkdirTemp("", "quantix-bench-")

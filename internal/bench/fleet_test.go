@@ -51,8 +51,8 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
-// settle waits until a new portal has run its start-up queries: for two seconds no connection of the database is
-// active.
+// settle waits until a new portal has run its start-up queries: until no connection of the database has been active for
+// two seconds.
 func (r *rig) settle(b *testing.B) {
 	b.Helper()
 	quiet := 0
@@ -76,21 +76,21 @@ type rawBody struct {
 	encoding string
 }
 
-// visitor is a person's browser at a portal.
+// visitor is a user's browser at a portal.
 type visitor struct {
 	client *http.Client
 	url    string
 }
 
-// request requests a page as browsers do. It returns the duration, the body as received and the size of the response
-// header.
+// request requests a page or a part of it as browsers do. It returns the duration, the body as received and the size of
+// the response header.
 func (v visitor) request(b *testing.B, path string, part string) (took time.Duration, body *rawBody, header int) {
 	b.Helper()
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, v.url+path, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd") // as Chrome does
+	req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd") // the encodings that Chrome accepts
 	if part != "" {
 		req.Header.Set("Hx-Request", "true")
 		req.Header.Set("Hx-Target", part)
@@ -114,7 +114,7 @@ func (v visitor) request(b *testing.B, path string, part string) (took time.Dura
 	return took, body, head.Len() + len("HTTP/1.1 200 OK\r\n\r\n")
 }
 
-// requestTimes requests a page repeatedly. size is the uncompressed size of the page.
+// requestTimes requests a page repeatedly. size is the page's uncompressed size.
 func (v visitor) requestTimes(b *testing.B, path, part string) (took durations, size int) {
 	b.Helper()
 	for range pageWarm {
@@ -129,15 +129,15 @@ func (v visitor) requestTimes(b *testing.B, path, part string) (took durations, 
 	return took, size
 }
 
-// compare reports the result of pages beside the portal's cheapest response, /healthz, which shows the cost of the
-// machine, HTTP and the middleware alone. The ratio is that of the slowest page.
+// compare reports the result of pages together with the portal's cheapest response, /healthz. That response shows the
+// cost of the machine, HTTP and the middleware alone. The ratio is the ratio of the slowest page.
 func (v visitor) compare(b *testing.B, g goals.Goal, met bool, ours string, slowest durations) {
 	b.Helper()
 	least, _ := v.requestTimes(b, "/healthz", "")
 	g.Record(b, met, ours, "the portal's /healthz "+least.String(), slowest.ratioTo(least))
 }
 
-// slowerOf returns the spread with the higher median.
+// slowerOf returns the durations that have the higher median.
 func slowerOf(a, b durations) durations {
 	if len(a) == 0 || b.percentile(0.5) > a.percentile(0.5) {
 		return b
@@ -145,7 +145,7 @@ func slowerOf(a, b durations) durations {
 	return a
 }
 
-// ratioTo returns the ratio of the medians of s and other.
+// ratioTo returns the ratio of the median of s to the median of other.
 func (s durations) ratioTo(other durations) float64 {
 	return s.percentile(0.5).Seconds() / other.percentile(0.5).Seconds()
 }
@@ -180,8 +180,8 @@ func widePages(b *testing.B, v visitor) {
 	v.compare(b, goals.WidePages, met, strings.Join(ours, " · "), slowest)
 }
 
-// measureMatrixPage measures a page of 50 hosts by 40 pools, all of them assigned. The reference is PostgreSQL's time
-// to read the same assignments.
+// measureMatrixPage measures a page of 50 hosts and 40 pools, where every pool is assigned to every host. The reference
+// is PostgreSQL's time to read the same assignments.
 func measureMatrixPage(b *testing.B, r *rig, v visitor) {
 	r.exec(b, `INSERT INTO pools (id, name, spec) SELECT 'bench-' || n, 'aaa-' || lpad(n::text, 2, '0'), '{"kind": "dir", "path": "/srv/bench"}' FROM generate_series(1, 40) n ON CONFLICT DO NOTHING`)
 	r.exec(b, `INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT 'pool', p.id, h.id, 'assign', '{"state": "active", "capacityBytes": 1000, "usedBytes": 500}'
@@ -197,8 +197,8 @@ func measureMatrixPage(b *testing.B, r *rig, v visitor) {
 	goals.Matrix.Record(b, took.percentile(0.99) <= 50*time.Millisecond, fmt.Sprintf("%s (%d KB)", took, size/1000), "the query alone "+alone.String(), took.ratioTo(alone))
 }
 
-// measureFirstPage measures the bytes of the first page with an empty browser cache: the page, the files it refers to,
-// and the files that those import.
+// measureFirstPage measures the bytes of the first page with an empty browser cache: the page, the files that it refers
+// to, and the files that those files import.
 func measureFirstPage(b *testing.B, v visitor) {
 	_, body, header := v.request(b, "/vms", "")
 	page := body.Len() + header
@@ -225,7 +225,7 @@ func measureFirstPage(b *testing.B, v visitor) {
 		fmt.Sprintf("unpacked %d KB", plain/1000), float64(n)/float64(plain))
 }
 
-// measureSearches measures filters that no sort index supports.
+// measureSearches measures filters that no index for the sort order supports.
 func measureSearches(b *testing.B, v visitor) {
 	const task = "/tasks?filter="
 	queries := []string{
@@ -327,7 +327,7 @@ func unzipped(b *testing.B, body *rawBody) string {
 	return string(text)
 }
 
-// copyRate returns the rate in rows a second at which PostgreSQL itself writes the columns of the CSV export.
+// copyRate returns the rate, in rows per second, at which PostgreSQL itself writes the columns of the CSV export.
 func copyRate(b *testing.B, r *rig) float64 {
 	b.Helper()
 	conn, err := r.pool.Acquire(b.Context())

@@ -27,7 +27,7 @@ import (
 const (
 	guestSamples   = 7
 	bulkGuests     = 100
-	bulkAtATime    = 4 // slow jobs that an agent runs at a time
+	bulkAtATime    = 4 // number of slow jobs that an agent runs at the same time
 	bulkMemoryMiB  = 128
 	guestRunsLimit = 2 * time.Minute
 )
@@ -90,8 +90,8 @@ func call[T any](l *guestLab, method, path string, in any) (out T) {
 	return out
 }
 
-// poll polls every 5 ms, and for long operations at most every 200th part of the elapsed time, because polling uses
-// the two cores that are measured.
+// poll polls every 5 ms, and for long operations less often, at most 200 times in the elapsed time. More polling would
+// use the two processors that are measured.
 func (l *guestLab) poll(what string, done func() bool) {
 	l.Helper()
 	for began := time.Now(); !done(); time.Sleep(max(5*time.Millisecond, time.Since(began)/200)) {
@@ -156,7 +156,7 @@ func domainOf(l *guestLab, host int, id fleet.VMID) libvirt.Domain {
 }
 
 // BenchmarkGuests measures operations on guests of real libvirt hosts, under emulation, through the portal from the
-// request to the end. Each is compared with the same operation by plain libvirt in the same run.
+// request to the end. Each is compared with the same operation by libvirt alone in the same run.
 func BenchmarkGuests(b *testing.B) {
 	l := newGuestLab(b)
 	b.ResetTimer()
@@ -196,7 +196,7 @@ func measureSnapshots(l *guestLab) {
 		other := time.Since(began)
 		l.run("virsh", "-q", "-c", l.uris[0], "blockcommit", string(id), "vda", "--active", "--pivot", "--wait")
 		l.run("rm", memory, overlay)
-		if i > 0 { // the first round warms up both
+		if i > 0 { // the first round warms up the portal and libvirt
 			portal, plain = append(portal, took), append(plain, other)
 		}
 	}
@@ -204,7 +204,7 @@ func measureSnapshots(l *guestLab) {
 	goals.Snapshot.Record(l, portal.percentile(0.5) <= plain.percentile(0.5)+100*time.Millisecond, fmt.Sprintf("%.0f ms", ms(portal.percentile(0.5))), fmt.Sprintf("virsh snapshot-create-as: %.0f ms", ms(plain.percentile(0.5))), portal.ratioTo(plain))
 }
 
-// measureClones measures linked clones of a template; every other one is started at once. The reference is qemu-img for
+// measureClones measures linked clones of a template; every second clone is also started. The reference is qemu-img for
 // the overlay, and libvirt for define and start.
 func measureClones(l *guestLab) {
 	l.Helper()
@@ -250,8 +250,8 @@ func measureClones(l *guestLab) {
 
 var ownParts = regexp.MustCompile(`(?s)<metadata>.*?</metadata>|<uuid>.*?</uuid>|<mac address=[^>]*/>`)
 
-// copyGuest creates a copy of a guest with qemu-img and libvirt. It returns the time until the copy is defined, and
-// until it runs.
+// copyGuest creates a copy of a guest with qemu-img and libvirt. It returns the time until the copy is defined, and the
+// time until it runs.
 func copyGuest(l *guestLab, of fleet.VMID) (defined, started time.Duration) {
 	l.Helper()
 	text, err := l.plain[0].DomainGetXMLDesc(domainOf(l, 0, of), libvirt.DomainXMLInactive)
@@ -291,8 +291,8 @@ func copyGuest(l *guestLab, of fleet.VMID) (defined, started time.Duration) {
 	return defined, started
 }
 
-// measureBulkStarts measures the start of diskless guests on both hosts by one bulk action. The reference is loops over
-// libvirt with the concurrency of the agents.
+// measureBulkStarts measures the start of diskless guests on both hosts by one bulk action. The reference is a loop per
+// host over libvirt, with the concurrency of the agents.
 func measureBulkStarts(l *guestLab) {
 	l.Helper()
 	ids := make([]fleet.VMID, bulkGuests)
@@ -319,7 +319,7 @@ func measureBulkStarts(l *guestLab) {
 }
 
 // startInLoops starts the VMs, which alternate between the two hosts. Each host has as many concurrent callers as its
-// agent would.
+// agent would have.
 func (l *guestLab) startInLoops(ids []fleet.VMID) time.Duration {
 	l.Helper()
 	queues := []chan libvirt.Domain{make(chan libvirt.Domain, len(ids)), make(chan libvirt.Domain, len(ids))}

@@ -20,9 +20,9 @@ const (
 	barePosts = 20_000
 )
 
-// BenchmarkHeartbeats measures reports without changes, with a meter for each of a host's 40 VMs: a real portal
-// process, mutual TLS, a PostgreSQL that flushes to disk. Limit: ≥ 5,000 reports a second, and no new row version in
-// vms.
+// BenchmarkHeartbeats measures reports without changes, each with a meter for each of a host's 40 VMs. It uses a real
+// portal process, mutual TLS and a PostgreSQL that flushes to disk. Limits: ≥ 5,000 reports per second, and no new row
+// version in the table vms.
 func BenchmarkHeartbeats(b *testing.B) {
 	r := newRigOn(b, fleetURL(b))
 	p := startPortal(b, r)
@@ -72,7 +72,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 	}
 }
 
-// rowVersions returns the set of all row versions in vms.
+// rowVersions returns the set of all row versions in the table vms.
 func rowVersions(b *testing.B, r *rig) map[string]bool {
 	b.Helper()
 	rows, err := r.pool.Query(b.Context(), `SELECT ctid::text || ' ' || xmin::text FROM vms`)

@@ -17,9 +17,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// BenchmarkHostStatusShown measures the time from a host's report that a pool has failed or recovered until a tab on
-// the pool's page shows it, with requests like those of static/js/live.js: 40 hosts, three pools on each, 1,600 VMs.
-// The reference is the request of that part of the page alone.
+// BenchmarkHostStatusShown measures the time from a host's report that a pool has failed or recovered until a browser
+// tab on the pool's page shows it. The tab sends requests like those of static/js/live.js. The fleet has 40 hosts,
+// three pools on each, and 1,600 VMs. The reference is the tab's request for the changed part of the page alone.
 func BenchmarkHostStatusShown(b *testing.B) {
 	const samples = 60
 	r := newRig(b)
@@ -84,7 +84,7 @@ func BenchmarkHostStatusShown(b *testing.B) {
 			h.seq++
 			began := time.Now()
 			answered := make(chan struct{})
-			go func() { // the event may reach the tab before the response reaches the host
+			go func() { // the event may reach the tab before the portal's response reaches the host
 				status, err := h.call(b.Context(), agent, base, wire.PathReport, wire.Report{Seq: h.seq, Digest: strconv.Itoa(n), State: &h.state}, nil)
 				if err != nil || status != http.StatusOK {
 					b.Errorf("report: %d, %v", status, err)
@@ -103,7 +103,7 @@ func BenchmarkHostStatusShown(b *testing.B) {
 			}
 			shown = append(shown, time.Since(began))
 			<-answered
-			sleep(b.Context(), 300*time.Millisecond) // the tab refreshes no more often
+			sleep(b.Context(), 300*time.Millisecond) // the minimum time between two refreshes of the tab
 		}
 		shown.report(b, "shown")
 		goals.HostStatusShown.Record(b, shown.percentile(0.99) <= 300*time.Millisecond, fmt.Sprintf("%.0f/%.0f ms", ms(shown.percentile(0.5)), ms(shown.percentile(0.99))),

@@ -38,9 +38,9 @@ var listQueries = []fleet.Query{
 	{Filter: "label:env=prod", Sort: "-created", Limit: 100},
 }
 
-// BenchmarkVMList measures the full page for signed-in people, four at a time. Limits: p99 ≤ 12 ms, and p50 ≤ 2.5 times
-// the reference. The reference is the same rows from control without HTTP and HTML, with as many at once (query), and
-// with one (alone).
+// BenchmarkVMList measures the complete page for signed-in users, four at a time. Limits: p99 ≤ 12 ms, and p50 ≤ 2.5
+// times the reference. The reference is the same rows from package control without HTTP and HTML, with four queries at
+// a time (query), and with one (alone).
 func BenchmarkVMList(b *testing.B) {
 	cli.TuneMemory() // as the portal does
 	r := newRig(b)
@@ -49,11 +49,11 @@ func BenchmarkVMList(b *testing.B) {
 	b.Cleanup(server.Close)
 	client := signedIn(b, r, server.URL)
 	keepOnline(b, r)
-	ask(b, client, server.URL, listQueries[0]) // the first request warms caches
+	ask(b, client, server.URL, listQueries[0]) // the first request fills caches
 	b.ResetTimer()
 	for range b.N {
 		for _, q := range listQueries {
-			fetchConcurrently(b, client, server.URL, q, listWarm) // prepares the statements on every connection
+			fetchConcurrently(b, client, server.URL, q, listWarm) // prepares the statements on every database connection
 			pages := fetchConcurrently(b, client, server.URL, q, listRequests)
 			name := strings.NewReplacer(":", "=", " ", ",").Replace(q.Filter)
 			pages.report(b, name+"-page")
@@ -85,7 +85,7 @@ func BenchmarkCSV(b *testing.B) {
 	}
 }
 
-// downloadCSV downloads the file and counts its lines.
+// downloadCSV downloads the CSV file and counts its lines.
 func downloadCSV(b *testing.B, client *http.Client, base string) (lines int) {
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/vms.csv", nil)
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *rig) copyRate(b *testing.B) (rows float64) {
 	return float64(done.RowsAffected()) / time.Since(began).Seconds()
 }
 
-// fetchConcurrently requests a page from all clients at once, n times each.
+// fetchConcurrently requests a page from all clients at the same time, n times each.
 func fetchConcurrently(b *testing.B, client *http.Client, base string, q fleet.Query, n int) durations {
 	b.Helper()
 	return concurrently(listClients, n, func() time.Duration { return ask(b, client, base, q) })
@@ -151,8 +151,8 @@ func concurrently(clients, n int, do func() time.Duration) durations {
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// checkedPages counts the received pages. One in ten is decompressed and checked, outside its measured time: a browser
-// does so on another machine.
+// checkedPages counts the received pages. One page in ten is decompressed and checked, which is not part of its
+// measured time, because a browser does this on another machine.
 var checkedPages atomic.Int64
 
 func ask(b *testing.B, client *http.Client, base string, q fleet.Query) time.Duration {
@@ -162,7 +162,7 @@ func ask(b *testing.B, client *http.Client, base string, q fleet.Query) time.Dur
 		b.Error(err)
 		return 0
 	}
-	// as browsers do over TLS; with an explicit header the client does not decompress the body
+	// Browsers send this header over TLS. If the header is set explicitly, the client does not decompress the body.
 	req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
 	res, err := client.Do(req)
 	if err != nil {
@@ -170,7 +170,7 @@ func ask(b *testing.B, client *http.Client, base string, q fleet.Query) time.Dur
 		return 0
 	}
 	defer res.Body.Close()
-	body := bodies.Get().(*bytes.Buffer) // reuse buffers: the client shares the server's cores and should cost little
+	body := bodies.Get().(*bytes.Buffer) // buffers are reused, because the client shares the server's processors and should use little CPU time
 	defer bodies.Put(body)
 	body.Reset()
 	_, err = body.ReadFrom(res.Body)
@@ -191,8 +191,8 @@ func checkRows(b *testing.B, q fleet.Query, body io.Reader) {
 	}
 }
 
-// queryTimes measures the query through control, with the given number of clients, and with as many requests per client
-// as for the page.
+// queryTimes measures the query through package control, with the given number of clients. Each client sends as many
+// requests as for the page.
 func (r *rig) queryTimes(b *testing.B, q fleet.Query, clients int) durations {
 	b.Helper()
 	return concurrently(clients, listRequests, func() time.Duration {

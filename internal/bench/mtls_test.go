@@ -20,15 +20,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// hostCerts issues the hosts' client certificates. All share one key, unlike those of real hosts, which generate their
-// own keys.
+// hostCerts issues the hosts' client certificates. All certificates share one key; real hosts generate their own keys.
 type hostCerts struct {
 	authority *auth.Authority
 	key       *ecdsa.PrivateKey
 	request   string
 }
 
-// hostKey is the same in every process of a benchmark, because a session belongs to the key that opened it.
+// hostKey is the same in every process of a benchmark, because an agent's session is bound to the key that opened it.
 var hostKey = sync.OnceValue(func() *ecdsa.PrivateKey {
 	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), bytes.Repeat([]byte{1}, 32))
 	if err != nil {
@@ -37,7 +36,7 @@ var hostKey = sync.OnceValue(func() *ecdsa.PrivateKey {
 	return key
 })
 
-// hostKeyInfo is hostKey's public key as encoded in certificates.
+// hostKeyInfo is the public key of hostKey, as certificates encode it.
 var hostKeyInfo = sync.OnceValue(func() []byte {
 	der, err := x509.MarshalPKIXPublicKey(hostKey().Public())
 	if err != nil {

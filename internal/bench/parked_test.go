@@ -20,10 +20,10 @@ const (
 	connectedAgents = 1_000
 )
 
-// BenchmarkAgentConnections measures the memory that an agent over mutual TLS costs the portal's process. Each agent
-// has all its connections, has reported 40 VMs and a heartbeat, and waits for work. Limit: 48 KB. The references are
-// agents with one connection for claims and another for calls, and a bare net/http server with one parked request per
-// connection.
+// BenchmarkAgentConnections measures how much memory of the portal's process each agent over mutual TLS uses. Each
+// agent has all its connections, has reported 40 VMs and a heartbeat, and waits for jobs. Limit: 48 KB. The references
+// are agents with one connection for claims and another for calls, and a plain net/http server with one parked request
+// per connection.
 func BenchmarkAgentConnections(b *testing.B) {
 	for range b.N {
 		r := newRig(b)
@@ -52,7 +52,7 @@ func oneConnection(portal string, shown wire.Credentials) (protocol, error) {
 	return wire.NewClient(portal, func() wire.Credentials { return shown })
 }
 
-// twoConnAgent is an agent of the old design, with one connection for claims and one for all other calls.
+// twoConnAgent is an agent as in older versions, with one connection for claims and one for all other calls.
 type twoConnAgent struct {
 	portal        string
 	session       string
@@ -83,7 +83,7 @@ func (e *twoConnAgent) Claim(ctx context.Context, in wire.ClaimRequest) (out wir
 	return out, e.post(ctx, e.claims, wire.PathClaim, in, &out)
 }
 
-// measureAgentMemory returns the memory in KB that an agent costs the portal's process: held after a garbage
+// measureAgentMemory returns the memory in KB that an agent uses in the portal's process: held after a garbage
 // collection, and inUse before it.
 func measureAgentMemory(b *testing.B, r *rig, agent func(portal string, shown wire.Credentials) (protocol, error)) (held, inUse float64) {
 	b.Helper()
@@ -149,9 +149,9 @@ func startAgent(ctx context.Context, portal string, shown wire.Credentials, agen
 	return err
 }
 
-// BenchmarkParkedAgents measures the memory of 4,000 parked claims in the portal's process. Limit: 24 KiB each
-// over plain HTTP. The reference is the same number of requests parked in a plain echo handler.
-// BenchmarkAgentConnections measures mutual TLS.
+// BenchmarkParkedAgents measures the memory of 4,000 parked claims in the portal's process. Limit: 24 KiB each, over
+// plain HTTP. The reference is the same number of requests parked in a plain echo handler. For mutual TLS, see
+// BenchmarkAgentConnections.
 func BenchmarkParkedAgents(b *testing.B) {
 	for range b.N {
 		r := newRig(b)
@@ -164,8 +164,8 @@ func BenchmarkParkedAgents(b *testing.B) {
 	}
 }
 
-// measureParkedMemory starts a server process, parks all agents at it, and returns the growth of its memory for each
-// agent.
+// measureParkedMemory starts a server process, parks all agents at it, and returns how much memory the process gained
+// per agent.
 func measureParkedMemory(b *testing.B, r *rig, kind string) float64 {
 	b.Helper()
 	s := startServerProcess(b, r, kind)
@@ -186,7 +186,7 @@ func measureParkedMemory(b *testing.B, r *rig, kind string) float64 {
 	} else if kind == "portal" {
 		issueCerts(b, s.address, r.hosts)
 	}
-	leave := park(b, s, r.hosts[:100], dial) // the first agents warm up the process
+	leave := park(b, s, r.hosts[:100], dial) // the first agents warm up the server process
 	leave()
 	await(b, "the first agents have left", func() bool { return s.ask("parked") == 0 })
 	before := s.ask("resident")
@@ -214,8 +214,8 @@ func issueCerts(b *testing.B, address string, hosts []hostSession) {
 	client.CloseIdleConnections()
 }
 
-// park sends a claim for each host on its own connection, and returns when all claims are parked. It reads nothing: no
-// claim is answered before wire.ClaimWait has passed.
+// park sends a claim for each host on its own connection, and returns when all claims are parked. It reads no answers,
+// because the portal answers no claim before wire.ClaimWait has passed.
 func park(b *testing.B, s *serverProcess, hosts []hostSession, dial func(hostSession) net.Conn) (leave func()) {
 	b.Helper()
 	conns := make([]net.Conn, len(hosts))

@@ -19,7 +19,7 @@ const planClaims = 50
 // 10,000 running and 20,000 ended. The reference is a connection that plans the queries now.
 func BenchmarkOldPlan(b *testing.B) {
 	at := durableURL(b, "")
-	alone := func() *rig { // one connection, so that the first plans are those that run later
+	alone := func() *rig { // one connection, so that all later queries use its first plans
 		pool, err := db.Open(b.Context(), at, 1)
 		if err != nil {
 			b.Fatal(err)
@@ -30,7 +30,7 @@ func BenchmarkOldPlan(b *testing.B) {
 	old := alone()
 	old.addHosts(b, 1)
 	for _, table := range []string{"jobs", "tasks", "host_sessions", "vms", "pools", "assignments"} {
-		old.exec(b, `ALTER TABLE `+table+` SET (autovacuum_enabled = off)`) // nothing invalidates the plans
+		old.exec(b, `ALTER TABLE `+table+` SET (autovacuum_enabled = off)`) // so that nothing invalidates the plans
 		old.exec(b, `ANALYZE `+table)
 	}
 	h := old.hosts[0]
@@ -39,7 +39,7 @@ func BenchmarkOldPlan(b *testing.B) {
 	claimTimes(b, old, h, 1)
 	old.exec(b, `INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, 2000) n`)
 	old.exec(b, `INSERT INTO host_sessions (host_id) SELECT id FROM hosts ON CONFLICT DO NOTHING`)
-	old.exec(b, `SET session_replication_role = replica`) // no triggers: they would notify and invalidate plans
+	old.exec(b, `SET session_replication_role = replica`) // without triggers, which would notify and invalidate plans
 	old.exec(b, `WITH made AS (
 		INSERT INTO tasks (id, kind, subject, subject_name, host_id, created_by, state)
 		SELECT '00000000-0000-7000-8000-' || lpad(n::text, 12, '0'), 'pool.apply', 'pool:' || n, 'p', CASE WHEN n <= 10000 THEN $1 ELSE 'host-' || n % 2000 + 1 END, 'somebody',
@@ -55,7 +55,7 @@ func BenchmarkOldPlan(b *testing.B) {
 	}
 }
 
-// claimTimes claims four jobs, n times.
+// claimTimes claims four jobs at a time, n times.
 func claimTimes(b *testing.B, r *rig, h hostSession, n int) (took durations) {
 	b.Helper()
 	actor := fleet.Actor{HostID: h.id, Name: "host", Session: h.session, KeyHash: string(auth.KeyHash(stateOf(string(h.id)).PeerCertificates[0]))}

@@ -27,7 +27,7 @@ import (
 
 const commandVar = "BENCH_QUANTIX_COMMAND" // not a QUANTIX_ variable, because the program rejects unknown ones
 
-// runCommand runs the quantix program itself if the environment demands it. It returns false otherwise.
+// runCommand runs the quantix program itself if the environment variable commandVar is set. Otherwise it returns false.
 func runCommand() bool {
 	if os.Getenv(commandVar) == "" {
 		return false
@@ -36,12 +36,12 @@ func runCommand() bool {
 	return true
 }
 
-// portal is a real portal in its own process, so that its memory and CPU time can be measured.
+// portal is a real portal in a process of its own, so that its memory and CPU time can be measured.
 type portal struct {
 	b           *testing.B
 	url, agents string
 	pid         int
-	control     *control.Control // on the same database, for preparations
+	control     *control.Control // uses the same database, for preparations
 	admin       fleet.Actor
 }
 
@@ -117,7 +117,7 @@ func (p *portal) token() string {
 }
 
 // signedIn returns the browser of a new administrator. Each browser has its own user, because the portal limits the
-// concurrent requests of a user.
+// concurrent requests of each user.
 func (p *portal) signedIn() *http.Client {
 	p.b.Helper()
 	user, password, err := p.control.CreateUser(p.b.Context(), p.admin, identity.UserInput{Name: fmt.Sprintf("bench-%d", time.Now().UnixNano()), Role: fleet.RoleAdmin})
@@ -145,7 +145,7 @@ func (p *portal) signedIn() *http.Client {
 	return client
 }
 
-// metric returns one value of the portal's /metrics, or -1 if it is missing.
+// metric returns the value of one metric in the portal's /metrics, or -1 if it is missing.
 func (p *portal) metric(name string) float64 {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -167,7 +167,7 @@ func (p *portal) metric(name string) float64 {
 	return n
 }
 
-// parked reports whether n agents are parked and none still queries the database for work.
+// parked reports whether n agents are parked and no agent's claim still queries the database.
 func (p *portal) parked(n int) bool {
 	return p.metric("quantix_claims_parked") == float64(n) && p.metric("quantix_db_conns_acquired") == 0
 }

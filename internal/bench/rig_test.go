@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	testkit.Main(m, stopDurable, func() error { release(); return nil })
 }
 
-// rig is a portal with its own database that flushes to disk. It does not listen itself: startPortal runs the real
-// program on its database, and serverProcess runs the servers for comparison.
+// rig is a portal with its own database that flushes to disk. It has no listener: startPortal runs the real program on
+// the database, and serverProcess runs the servers for comparison.
 type rig struct {
 	pool    *pgxpool.Pool
 	hub     *notify.Hub
@@ -98,7 +98,7 @@ func newPortal(ctx context.Context, b fataler, database, agentURL string) *rig {
 	return r
 }
 
-// asHosts replaces the listener's TLS: each request comes from the host that its header names.
+// asHosts replaces TLS: each request counts as sent by the host that the header hostHeader names.
 func asHosts(next http.Handler) http.Handler {
 	var known sync.Map
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +120,7 @@ func stateOf(id string) *tls.ConnectionState {
 	return &tls.ConnectionState{HandshakeComplete: true, PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
 }
 
-// addHosts adds n hosts and opens their agents' sessions, each with one full report.
+// addHosts adds n hosts and opens their agents' sessions, with one full report for each host.
 func (r *rig) addHosts(b *testing.B, n int) {
 	b.Helper()
 	flushCommits(b, r.pool, false)
@@ -143,7 +143,7 @@ func (r *rig) addHosts(b *testing.B, n int) {
 	r.hosts = append(r.hosts, added...)
 }
 
-// hello opens a host's session and sends its first full report.
+// hello opens the session of a host's agent and sends its first full report.
 func (r *rig) hello(ctx context.Context, h *hostSession) error {
 	actor := fleet.Actor{HostID: h.id, Name: "host", KeyHash: string(auth.KeyHash(stateOf(string(h.id)).PeerCertificates[0]))}
 	answer, err := r.control.Hello(ctx, actor, wire.Hello{Instance: "bench", Fingerprint: "bench"})
@@ -156,7 +156,7 @@ func (r *rig) hello(ctx context.Context, h *hostSession) error {
 	return err
 }
 
-// call sends a POST request as a host and decodes the answer, if any.
+// call sends a POST request as a host's agent and decodes the answer, if there is one.
 func (h hostSession) call(ctx context.Context, client *http.Client, base, path string, in, out any) (int, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -181,7 +181,7 @@ func (h hostSession) call(ctx context.Context, client *http.Client, base, path s
 	return res.StatusCode, err
 }
 
-// flushCommits sets whether commits wait for the disk. The preparation of a benchmark need not wait.
+// flushCommits sets whether commits wait for the disk. Preparations of a benchmark need not wait.
 func flushCommits(b *testing.B, pool *pgxpool.Pool, wait bool) {
 	b.Helper()
 	to := map[bool]string{true: "RESET synchronous_commit", false: "SET synchronous_commit = off"}[wait]
@@ -198,7 +198,7 @@ func (r *rig) exec(b *testing.B, sql string, args ...any) {
 	}
 }
 
-// parked returns the number of parked agents. ok is false while an agent still queries the database for work.
+// parked returns the number of parked agents. ok is false while any agent's claim still queries the database.
 func (r *rig) parked() (n int, ok bool) {
 	ask := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	ask.RemoteAddr = "127.0.0.1:1"

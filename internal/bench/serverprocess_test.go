@@ -27,12 +27,12 @@ import (
 const (
 	serverKindVar = "QUANTIX_BENCH_PARKING"
 	databaseVar   = "QUANTIX_BENCH_DATABASE"
-	secretsKeyVar = "BENCH_SECRETS_KEY" // file with the key that all portals of a run share
+	secretsKeyVar = "BENCH_SECRETS_KEY" // file with the vault's key, which all portals of a run share
 	overTLS       = "-mtls"             // suffix of the server kinds that use mutual TLS
 )
 
 // serverProcess is a separate process whose memory is measured. Its kinds are "portal" and "echo", and over mutual TLS
-// "portal-mtls" and "bare-mtls", which is net/http alone.
+// "portal-mtls" and "bare-mtls", which is net/http without the portal.
 type serverProcess struct {
 	b       *testing.B
 	cmd     *exec.Cmd
@@ -72,8 +72,8 @@ func (s *serverProcess) line() string {
 	return s.answers.Text()
 }
 
-// ask sends a command to the process and returns its answer: "resident" and "raw" are bytes of memory after and before
-// a garbage collection; "parked" is the number of parked requests, or -1 while some requests are being handled.
+// ask sends a command to the process and returns its answer. "resident" and "raw" are the bytes of memory after and
+// before a garbage collection. "parked" is the number of parked requests, or -1 while some requests are being handled.
 func (s *serverProcess) ask(command string) int64 {
 	fmt.Fprintln(s.in, command)
 	n, err := strconv.ParseInt(s.line(), 10, 64)
@@ -88,7 +88,7 @@ func (s *serverProcess) stop() {
 	s.cmd.Wait()
 }
 
-// runServerProcess runs the server if the environment names its kind. It returns false otherwise.
+// runServerProcess runs the server whose kind the environment names. Otherwise it returns false.
 func runServerProcess() bool {
 	kind := os.Getenv(serverKindVar)
 	if kind == "" {
@@ -120,7 +120,7 @@ func runServerProcess() bool {
 			}
 			return -1
 		}
-	case "tabs": // the full portal: pages and agent API at one address
+	case "tabs": // the complete portal: pages and agent API at one address
 		cli.TuneMemory()
 		pages, agents := r.web.Handler(), asHosts(r.web.AgentHandler())
 		handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -175,8 +175,8 @@ type exitOnFatal struct{}
 
 func (exitOnFatal) Fatal(args ...any) { fmt.Fprintln(os.Stderr, args...); os.Exit(1) }
 
-// resident returns the process's memory after free memory was returned to the system. It collects several times,
-// because each collection shrinks stacks by half.
+// resident returns the process's memory after free memory was returned to the operating system. It collects garbage
+// several times, because each collection shrinks stacks only by half.
 func resident() int64 {
 	for range 4 {
 		debug.FreeOSMemory()

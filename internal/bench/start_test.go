@@ -28,7 +28,7 @@ import (
 const startSamples = 7
 
 // BenchmarkCreateAndStart measures the creation and start of a diskless guest on a real libvirt host, under emulation.
-// The portal's time runs from the request to the end of the start. The peer is plain libvirt over one connection:
+// The portal's time runs from the request to the end of the start. The peer is libvirt alone over one connection:
 // define and create. Limit: the peer's time + 60 ms.
 func BenchmarkCreateAndStart(b *testing.B) {
 	url, token, uri, _ := startLab(b)
@@ -55,7 +55,7 @@ func BenchmarkCreateAndStart(b *testing.B) {
 			})
 			other := createByLibvirt(b, peer, vm)
 			removeVM(b, api, vm)
-			if i > 0 { // the first round warms up both
+			if i > 0 { // the first round warms up the portal and libvirt
 				portal, plain = append(portal, took), append(plain, other)
 			}
 		}
@@ -74,7 +74,7 @@ func createByPortal(b *testing.B, api *client.Client, in client.NewVM) (fleet.VM
 	if err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // no guest starts faster, and polling uses the two cores that are measured
+	time.Sleep(100 * time.Millisecond) // no guest starts faster, and polling would use the two processors that are measured
 	for time.Since(began) < time.Minute {
 		now, err := api.VM(b.Context(), vm.ID)
 		if err != nil {
@@ -103,7 +103,7 @@ func removeVM(b *testing.B, api *client.Client, id fleet.VMID) {
 	}
 }
 
-// createByLibvirt defines and starts a copy of the portal's guest, with the same XML.
+// createByLibvirt defines and starts a copy of the guest that the portal created, with the same XML.
 func createByLibvirt(b *testing.B, l *libvirt.Libvirt, twin fleet.VMID) time.Duration {
 	b.Helper()
 	bytes, err := hex.DecodeString(strings.ReplaceAll(string(twin), "-", ""))
@@ -161,7 +161,7 @@ func startLab(b *testing.B) (url, token, uri string, pid int) {
 // runLab builds the program and runs its lab. uris are the libvirt URIs of its hosts.
 func runLab(b *testing.B) (url, token string, uris []string, pid int) {
 	b.Helper()
-	dir, err := os.MkdirTemp("/tmp", "qxbench") // Unix sockets need a short path
+	dir, err := os.MkdirTemp("/tmp", "qxbench") // paths of Unix sockets must be short
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -31,20 +31,20 @@ const (
 	tabsHosts   = 500
 	tabsVMs     = 20_000
 	tabsPeople  = 50
-	tabsEach    = 20 // tabs of each person; the limit is 40
-	tabsReports = 50 // reports a second, each with tabsChanges changes
-	tabsChanges = 4  // VMs that stop or start
+	tabsEach    = 20 // tabs of each user; the portal's limit is 40
+	tabsReports = 50 // reports per second, each with tabsChanges changes
+	tabsChanges = 4  // number of VMs that stop or start
 	tabsWarm    = 15 * time.Second
 	tabsFor     = 20 * time.Second
 )
 
-// BenchmarkTabs measures a thousand tabs on the list of VMs, with requests like those of static/js/live.js, while 200
-// VMs a second stop or start by their hosts' reports. It reports the CPU use of portal and PostgreSQL (limit: 0.6
-// cores), the duration of a refresh (limit: p99 ≤ 2 s) and the refresh interval that the portal demands. The reference
-// is a bare event to as many streams of net/http.
+// BenchmarkTabs measures a thousand tabs on the list of VMs, with requests like those of static/js/live.js. Meanwhile
+// 200 VMs per second stop or start by their hosts' reports. It reports the CPU use of portal and PostgreSQL (limit: 0.6
+// cores), the duration of a refresh (limit: p99 ≤ 2 s) and the refresh interval that the portal sends. The reference is
+// an event without data to as many streams of plain net/http.
 func BenchmarkTabs(b *testing.B) {
 	r := newRig(b)
-	flushCommits(b, r.pool, false) // the preparation is not measured
+	flushCommits(b, r.pool, false) // preparations are not measured
 	testkit.Seed(b, r.pool, tabsHosts, tabsVMs)
 	keepOnline(b, r)
 	portal := startServerProcess(b, r, "tabs")
@@ -118,7 +118,7 @@ func (s *tabResults) end() durations {
 	return s.took
 }
 
-// tab follows the list until ctx ends.
+// tab follows the list of VMs until ctx ends.
 func (s *tabResults) tab(ctx context.Context, client *http.Client, base string) {
 	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, base+"/events?key=vms&key=tasks&key=hosts", nil)
 	res, err := client.Do(req)
@@ -160,7 +160,7 @@ func (s *tabResults) tab(ctx context.Context, client *http.Client, base string) 
 	}
 }
 
-// refreshes requests one element of the page after each event, but no more often than once per gap.
+// refreshes requests one element of the page after each event, but not more often than once per gap.
 func (s *tabResults) refreshes(ctx context.Context, client *http.Client, address, id string, gap time.Duration, poked <-chan struct{}) {
 	for {
 		select {
@@ -200,7 +200,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// signInPerson creates a user who sees everything, and returns the user's signed-in browser.
+// signInPerson creates a user who sees all objects, and returns that user's signed-in browser.
 func (r *rig) signInPerson(b *testing.B, base, name string) *http.Client {
 	b.Helper()
 	hash, err := auth.HashPassword(b.Context(), name+" and a password")
@@ -223,13 +223,13 @@ func (r *rig) signInPerson(b *testing.B, base, name string) *http.Client {
 	return client
 }
 
-// reportingHost is a host of the fleet with its state.
+// reportingHost is a host of the fleet with the state that it reports.
 type reportingHost struct {
 	hostSession
 	state wire.State
 }
 
-// adoptHosts opens the sessions of all hosts, with the state that the database holds of each.
+// adoptHosts opens the sessions of all hosts' agents, with the state that the database contains for each host.
 func (r *rig) adoptHosts(b *testing.B) []*reportingHost {
 	b.Helper()
 	rows, err := r.pool.Query(b.Context(), `SELECT v.host_id, v.id, v.name, v.generation, v.status, m.mark FROM vms v JOIN vm_marks m ON m.vm_id = v.id ORDER BY v.host_id, v.id`)
@@ -266,7 +266,7 @@ func (r *rig) adoptHosts(b *testing.B) []*reportingHost {
 	return hosts
 }
 
-// reportChanges makes the hosts report in turn, each with some VMs that have stopped or started.
+// reportChanges makes the hosts report one after another, each with some VMs that have stopped or started.
 func reportChanges(ctx context.Context, b *testing.B, base string, hosts []*reportingHost) {
 	client := newClient()
 	beat := time.NewTicker(time.Second / tabsReports)
@@ -301,7 +301,7 @@ func cpuOf(b *testing.B, pid int) time.Duration {
 	_, rest, _ := strings.Cut(string(text), ") ")
 	fields := strings.Fields(rest)
 	var ticks int64
-	for _, f := range fields[11:15] { // its own time and that of its reaped children
+	for _, f := range fields[11:15] { // its own CPU time, and that of its reaped child processes
 		n, _ := strconv.ParseInt(f, 10, 64)
 		ticks += n
 	}
@@ -335,7 +335,7 @@ func postgresCPU(b *testing.B, r *rig) time.Duration {
 	return sum
 }
 
-// bareStreams measures the time from a change until each of n streams of bare net/http has received it.
+// bareStreams measures the time from a change until each of n streams of plain net/http has received it.
 func bareStreams(b *testing.B, n int) durations {
 	b.Helper()
 	var mu sync.Mutex

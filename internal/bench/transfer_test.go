@@ -33,9 +33,9 @@ const (
 )
 
 // BenchmarkTransfer measures the transfer of an image of 1 GiB of random bytes from one file to another over loopback.
-// The reference is `cat | nc`: a pipe and a plain TCP connection in pieces of 64 KiB, into a file that is synced.
-// Agents send it over TLS between two hosts' certificates, with a checksum. Each runs twice, alternating, and the
-// better time counts.
+// Agents send the image with a checksum over TLS, with the certificates of two hosts. The reference is `cat | nc`: a
+// pipe and a plain TCP connection in pieces of 64 KiB, into a file that is synced. The two run twice each, alternating,
+// and the better time counts.
 func BenchmarkTransfer(b *testing.B) {
 	dir := b.TempDir()
 	src := filepath.Join(dir, "image.raw")
@@ -66,7 +66,7 @@ func BenchmarkTransfer(b *testing.B) {
 	}
 }
 
-// catInto does the work of `cat | nc` to `nc -l >`, followed by a sync.
+// catInto does what `cat | nc` to `nc -l >` does, followed by a sync.
 func catInto(b *testing.B, src, to string) time.Duration {
 	b.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listen on loopback returns at once
@@ -117,12 +117,12 @@ func catInto(b *testing.B, src, to string) time.Duration {
 	return took
 }
 
-// copyLikeNC copies like nc, with read and write; plain io.Copy would let the kernel move the bytes.
+// copyLikeNC copies with read and write, as nc does; io.Copy would let the kernel move the bytes.
 func copyLikeNC(to io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 64<<10))
 }
 
-// hosts are two hosts with certificates of one authority.
+// hosts are two hosts whose certificates are from one authority.
 type hosts struct {
 	self [2]transfer.Self
 	peer [2]transfer.Peer
@@ -165,7 +165,7 @@ func newHosts(b *testing.B) (h hosts) {
 	return h
 }
 
-// send transfers the file as agents do.
+// send transfers the file in the same way as agents do.
 func (h hosts) send(b *testing.B, src *os.File, to string) time.Duration {
 	b.Helper()
 	began := time.Now()

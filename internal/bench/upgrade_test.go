@@ -11,8 +11,8 @@ import (
 	"quantix/internal/testkit/goals"
 )
 
-// BenchmarkUpgrade measures the migration of a large database from schema 14 to the newest, which a portal runs before
-// it starts. Limit: 30 s. A test in package db shows that the migration loses no data.
+// BenchmarkUpgrade measures the migration of a large database from schema 14 to the newest schema. A portal runs this
+// migration before it starts. Limit: 30 s. A test in package db checks that the migration loses no data.
 func BenchmarkUpgrade(b *testing.B) {
 	files := os.DirFS("../../db/migration")
 	for range b.N {

@@ -23,13 +23,13 @@ import (
 
 const (
 	uploadBytes  = 4 << 30
-	uploadGrowth = 32 << 20 // maximum growth of the portal's memory
+	uploadGrowth = 32 << 20 // maximum growth of the portal's memory during the upload
 	uploadShare  = 0.6      // minimum share of the plain server's rate
 )
 
-// BenchmarkUpload uploads one file of 4 GiB with curl: to a plain net/http server that writes it to the same disk, and
-// through the portal and a relay to a real libvirt host, which also inspects it. Both answer when the storage has the
-// complete file.
+// BenchmarkUpload uploads one file of 4 GiB with curl in two ways: to a plain net/http server that writes it to the
+// same disk, and through the portal and a relay to a real libvirt host, which also inspects the file. Each answers only
+// when the storage has the complete file.
 func BenchmarkUpload(b *testing.B) {
 	base, token, _, pid := startLab(b)
 	api, err := client.New(base, token, nil)

@@ -135,7 +135,7 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 	return a.Run(ctx)
 }
 
-// refreshOnHangup reads the hardware again at each SIGHUP.
+// refreshOnHangup lets the agent read the hardware again at each SIGHUP.
 func refreshOnHangup(ctx context.Context, a *agent.Agent) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -152,7 +152,7 @@ func refreshOnHangup(ctx context.Context, a *agent.Agent) {
 	}()
 }
 
-// openHypervisor opens the configured hypervisor. It returns a mock only if the settings name it.
+// openHypervisor opens the hypervisor that the settings name. It returns a mock only if they name it.
 func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (hypervisor.Hypervisor, error) {
 	roots := pooldir.Roots{Allowed: cfg.PoolRoots, Forbidden: []string{cfg.DataDir}, Devices: cfg.PoolDevices}
 	if cfg.Hypervisor == "mock" {

@@ -19,8 +19,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// newAgentRollback returns the hidden command that undoes a change of the host's network unless the agent confirms it.
-// The agent starts this command.
+// newAgentRollback returns the hidden command that reverts a change of the host's network unless the agent confirms the
+// change in time. The agent starts this command.
 func newAgentRollback() *cobra.Command {
 	var dir string
 	var after time.Duration
@@ -41,13 +41,13 @@ func newAgentRollback() *cobra.Command {
 	return cmd
 }
 
-// hostFacts reads the host's hardware, including the network features of its kernel.
+// hostFacts holds functions that read the host's hardware, including the network features of its kernel.
 type hostFacts struct {
 	inventory func(context.Context) (fleet.Inventory, error)
 	nics      func() []fleet.HostNIC
 }
 
-// openLinks opens the manager of the host's network devices, and returns functions that read the host's hardware. A
+// openLinks opens the manager of the host's network devices. It also returns functions that read the host's hardware. A
 // mock host has no device manager.
 func openLinks(cfg config.Agent, client *wire.Client, log *slog.Logger) (agent.Links, hostFacts, error) {
 	if cfg.Hypervisor == "mock" {

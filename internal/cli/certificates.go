@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	certificateReload = 10 * time.Second // how often the certificate files are read
-	certificateRemind = 24 * time.Hour   // how often the log warns about an expiring certificate
+	certificateReload = 10 * time.Second // interval between reads of the certificate files
+	certificateRemind = 24 * time.Hour   // interval between log warnings about an expiring certificate
 )
 
 // certificates holds the TLS certificates that a portal presents to browsers and agents.
 type certificates struct {
-	browsers  *auth.FileCert // nil: the portal serves browsers without TLS
+	browsers  *auth.FileCert // nil: the portal does not use TLS for browsers
 	agents    *auth.ServerCert
 	authority *x509.Certificate
 	log       *slog.Logger
 
-	failure string // the last reload error; the same error is logged once
+	failure string // error of the last reload, so that the same error is logged only once
 }
 
-// watch reloads renewed certificates periodically, and at once on each signal. It warns of expiring ones. It returns
-// when ctx ends.
+// watch reloads renewed certificates periodically, and immediately on each signal. It logs warnings about certificates
+// that expire soon. It returns when ctx ends.
 func (c *certificates) watch(ctx context.Context, signals <-chan os.Signal) error {
 	reload, remind := time.NewTicker(certificateReload), time.NewTicker(certificateRemind)
 	defer reload.Stop()

@@ -57,7 +57,7 @@ simulated hosts on any computer, "quantix lab" real libvirt hosts on this Linux 
 func newLog(c config.Log, to io.Writer) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		level = slog.LevelInfo // config has validated the level already
+		level = slog.LevelInfo // config has already validated the level
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {

@@ -13,12 +13,12 @@ import (
 
 const (
 	databaseRetryInterval = time.Second
-	databaseWarnInterval  = time.Minute // how often the log repeats that the database is unavailable
+	databaseWarnInterval  = time.Minute // interval between log messages while the database is unavailable
 )
 
 // waitForDatabase calls open until it succeeds. It retries while the database server is unavailable, because after a
-// power failure the portal may start before PostgreSQL. It returns other errors at once, such as a wrong password or a
-// missing database.
+// power failure the portal may start before PostgreSQL. Other errors, such as a wrong password or a missing database,
+// are returned immediately.
 func waitForDatabase(ctx context.Context, log *slog.Logger, open func() error) error {
 	retry := time.NewTicker(databaseRetryInterval)
 	defer retry.Stop()
@@ -40,7 +40,8 @@ func waitForDatabase(ctx context.Context, log *slog.Logger, open func() error) e
 	}
 }
 
-// databaseUnavailable reports whether the server cannot be reached, is starting or stopping, or has no free connection.
+// databaseUnavailable reports whether the error means that the server cannot be reached, is starting or stopping, or
+// has no free connection.
 func databaseUnavailable(err error) bool {
 	const canceled = "57014"
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {

@@ -36,7 +36,7 @@ func refusingServer(t *testing.T, code string) (url string) {
 	return "postgres://quantix@" + l.Addr().String() + "/quantix?sslmode=disable"
 }
 
-// The portal's start waits for an unavailable database, and fails at once if the database refuses the login.
+// The portal waits at its start for an unavailable database, but fails immediately if the database refuses the login.
 func TestStartWaitsForUnavailableDatabase(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")

@@ -9,13 +9,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// databaseError explains in one line why the database cannot be reached. It returns other errors unchanged.
+// databaseError returns an error that explains in one line why the database cannot be reached. It returns other errors
+// unchanged.
 func databaseError(err error) error {
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &connect) {
 		return err
 	}
-	var reasons []string // one for each attempted address; the driver may try an address with and without TLS
+	var reasons []string // one reason per attempted address; the driver may try an address both with and without TLS
 	for line := range strings.SplitSeq(errors.Unwrap(connect).Error(), "\n") {
 		if line = strings.TrimSpace(line); line != "" && !slices.Contains(reasons, line) {
 			reasons = append(reasons, line)

@@ -32,7 +32,7 @@ the demo; without it, no data stays.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := runDemo(cmd.Context(), f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
-				return nil // Ctrl-C while starting
+				return nil // Ctrl-C during the start
 			}
 			return err
 		},

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The demo's fleet shows every state of a resource, including failures.
+// The demo's resources together show every state, including failures.
 var (
 	demoHosts = []mock.Options{
 		{Name: "host-1", Found: []string{"legacy-erp", "old-mail"}},
@@ -35,7 +35,7 @@ var (
 	}
 )
 
-// demoNetworks are the networks that the demo defines. The network no-dnsmasq-lab fails to start on its host.
+// demoNetworks are the networks of the demo. The network no-dnsmasq-lab fails to start on its host.
 var demoNetworks = []struct {
 	name  string
 	spec  fleet.NetworkSpec

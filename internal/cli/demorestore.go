@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// restore recreates the pools, networks, VMs and power states of an earlier run on a simulated host, from the portal's
-// records, because a mock host stores nothing across runs. It must run before the host's agent starts.
+// restore creates the pools, networks, VMs and power states of an earlier run again on a simulated host, from the
+// portal's records, because a mock host stores nothing. It must run before the host's agent starts.
 func (s *setup) restore(ctx context.Context, host *mock.Host, id fleet.HostID, name string) error {
 	pools, err := s.restorePools(ctx, host, id)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *setup) restore(ctx context.Context, host *mock.Host, id fleet.HostID, n
 			continue
 		}
 		all.Go(func() {
-			// Some demo VMs fail on purpose, as in the earlier run. The host's report shows the failure.
+			// Some demo VMs fail on purpose, as they did in the earlier run. The host's report shows the failure.
 			in := hypervisor.Apply{
 				VM: vm.VM, Project: vm.ProjectName, Pools: pools,
 				RecordDisk: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},
@@ -55,8 +55,8 @@ func (s *setup) restoreNetworks(ctx context.Context, host *mock.Host, id fleet.H
 	return err
 }
 
-// restorePools applies the host's assigned pools and returns them. A pool that cannot start on the host fails again at
-// its next job.
+// restorePools applies the pools assigned to the host and returns them. A pool that cannot start on the host fails
+// again at its next job.
 func (s *setup) restorePools(ctx context.Context, host *mock.Host, id fleet.HostID) ([]fleet.Pool, error) {
 	known, err := query.ReadAllPages(ctx, s.actor, fleet.Query{}, s.Control.ListPools)
 	if err != nil {

@@ -37,7 +37,7 @@ own libvirtd, agent and guests, a pool that both share, and one VM. Needs root o
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := runLab(cmd.Context(), f, apart, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
-				return nil // Ctrl-C while starting
+				return nil // Ctrl-C during the start
 			}
 			return err
 		},
@@ -47,7 +47,7 @@ own libvirtd, agent and guests, a pool that both share, and one VM. Needs root o
 	return cmd
 }
 
-// labHost is one real libvirt host of the lab.
+// labHost is one host of the lab, with a real libvirt.
 type labHost struct {
 	*lab.Host
 	name  string
@@ -87,7 +87,7 @@ func runLab(ctx context.Context, f playgroundFlags, apart bool, out, progress io
 
 	shared := filepath.Join(dir, "shared")
 	pools := []string{shared, filepath.Join(dir, "pools")}
-	for _, dir := range pools { // an earlier lab may have created them
+	for _, dir := range pools { // the directories may exist from an earlier lab
 		if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700)); err != nil {
 			return fmt.Errorf("create the directories of pools: %w", err)
 		}
@@ -156,7 +156,7 @@ func prepareLab(ctx context.Context, progress io.Writer) error {
 	return lab.Supported()
 }
 
-// copyImages builds the tiny guest's images and copies them into the shared pool's directory.
+// copyImages builds the images of the tiny guest system and copies them into the shared pool's directory.
 func copyImages(ctx context.Context, cache, shared string) error {
 	files, err := lab.GuestImage(ctx, cache)
 	if err != nil {
@@ -184,7 +184,7 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// joinLabHost joins a host as an administrator would: with a token and the agent's join command, run on the host.
+// joinLabHost joins a host as an administrator would: it creates a token and runs the agent's join command on the host.
 func (s *setup) joinLabHost(ctx context.Context, h *labHost) error {
 	if !agent.Joined(h.agentDir()) {
 		token, err := s.Control.CreateJoinToken(ctx, s.actor, "")
@@ -212,7 +212,7 @@ func (s *setup) joinLabHost(ctx context.Context, h *labHost) error {
 func (h *labHost) agentDir() string { return filepath.Join(h.dir, "agent") }
 
 // supervise runs a host's agent and restarts it when it ends, as systemd does on a real host. It waits a second before
-// it reports a restart, because agents may exit before ctx is cancelled when the lab ends.
+// it reports a restart, because at the end of the lab agents may exit before ctx is cancelled.
 func supervise(ctx context.Context, host string, run func() error, log string, progress io.Writer) {
 	for {
 		err := run()
@@ -250,7 +250,7 @@ func (h *labHost) runAgent(ctx context.Context, portal string) error {
 	return err
 }
 
-// createLabFleet creates the shared pool and one VM unless an earlier run left them.
+// createLabFleet creates the shared pool and one VM, unless they exist from an earlier run.
 func (s *setup) createLabFleet(ctx context.Context, hosts []*labHost, shared string) error {
 	ids := []fleet.HostID{hosts[0].id, hosts[1].id}
 	if err := s.waitHosts(ctx, ids); err != nil {
@@ -300,8 +300,8 @@ func (s *setup) createLabFleet(ctx context.Context, hosts []*labHost, shared str
 	})
 }
 
-// defaultNIC returns a NIC on the host's NAT network. It returns none if the host has no such network, because without
-// iptables the lab has no NAT.
+// defaultNIC returns a NIC on the host's NAT network. Without iptables the lab has no NAT network, and defaultNIC
+// returns no NIC.
 func (s *setup) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
 	networks, err := s.Control.NetworksOn(ctx, s.actor, host)
 	if err != nil {

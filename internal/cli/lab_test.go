@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// An agent that ends together with the lab is not reported as restarted. A restarted agent is.
+// An agent that ends together with the lab is not reported as restarted. An agent that ends earlier is.
 func TestSuperviseReportsOnlyRealRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -18,7 +18,7 @@ func TestSuperviseReportsOnlyRealRestarts(t *testing.T) {
 		var progress strings.Builder
 		runs := 0
 		supervise(ctx, "host-1", func() error {
-			if runs++; runs == 2 { // Ctrl-C reaches the agent first, the lab a moment later
+			if runs++; runs == 2 { // Ctrl-C reaches the agent first, and the lab a moment later
 				time.AfterFunc(500*time.Millisecond, stop)
 			}
 			return errors.New("signal: interrupt")

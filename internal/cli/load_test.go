@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// The load command's error names missing or contradictory flags before the command starts or contacts a portal.
+// The error of the load command names missing or contradictory flags, before the command starts or contacts a portal.
 func TestLoadNamesMissingOrContradictoryFlags(t *testing.T) {
 	t.Parallel()
 	canceled, stop := context.WithCancel(t.Context())
-	stop() // even accepted flags start nothing
+	stop() // so that not even accepted flags start anything
 	for args, want := range map[string]string{
 		"":                           "--self for a temporary portal",
 		"--portal http://localhost":  "--token-file",

@@ -21,7 +21,7 @@ import (
 	"quantix/internal/load"
 )
 
-// loadPortal is a portal that runs in its own process, so that its CPU time and memory can be measured.
+// loadPortal is a portal in a process of its own, so that the load command can measure its CPU time and memory.
 type loadPortal struct {
 	cmd        *exec.Cmd
 	dir        string
@@ -50,7 +50,7 @@ func startLoadPortal(ctx context.Context, progress io.Writer) (p *loadPortal, er
 		}
 	}()
 	settings := filepath.Join(dir, "portal.yaml")
-	// PostgreSQL runs as another user and needs to enter the directory
+	// PostgreSQL runs as another user, which must be able to enter the directory.
 	if err := errors.Join(os.Chmod(dir, 0o711), os.WriteFile(settings, nil, 0o600)); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,8 @@ func startLoadPortal(ctx context.Context, progress io.Writer) (p *loadPortal, er
 	return p, p.connect(ctx)
 }
 
-// await reads the portal's log until the portal runs. From then on it forwards warnings and errors to progress.
+// await reads the portal's log until the portal has started. From then on it forwards the log's warnings and errors to
+// progress.
 func (p *loadPortal) await(log io.Reader, progress io.Writer) error {
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)

@@ -83,7 +83,7 @@ func TestManualNamesEveryCommandAndFlag(t *testing.T) {
 	visit(newRoot())
 }
 
-// constants returns the values of a type's constants in a file of package fleet.
+// constants returns the values of the constants of the type of, from a file of package fleet.
 func constants(t *testing.T, file, of string) (out []string) {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), "../fleet/"+file, nil, 0)
@@ -160,7 +160,7 @@ func TestManualNamesEveryMetric(t *testing.T) {
 	}
 }
 
-// The tests of balancers run the configurations in the manual, so the manual has one of each.
+// The tests with load balancers use the configurations in the manual, so the manual must contain one for each balancer.
 func TestManualHasOneConfigOfEachBalancer(t *testing.T) {
 	t.Parallel()
 	text := manual(t)

@@ -20,7 +20,7 @@ func TuneMemory() {
 func adaptGC(set int) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	// each change stops the world for a moment
+	// each change of GOGC stops all goroutines for a moment
 	if percent := gcPercent(live[0].Value.Uint64()); percent < set*9/10 || percent > set*11/10 {
 		debug.SetGCPercent(percent)
 		set = percent
@@ -28,8 +28,8 @@ func adaptGC(set int) {
 	runtime.AddCleanup(&struct{ collected *int }{}, adaptGC, set)
 }
 
-// gcPercent returns GOGC in percent for a live heap of live bytes: 400, limited to a growth of 192 MiB, but at least
-// 50.
+// gcPercent returns the value of GOGC, in percent, for a live heap of live bytes: 400, reduced so that the heap grows
+// by at most 192 MiB, but at least 50.
 func gcPercent(live uint64) int {
 	const most, percent, least = 192 << 20, 400, 50
 	return int(max(min(percent, most*100/max(live, 1)), least))

@@ -21,7 +21,7 @@ import (
 // playgroundFlags holds the flags that demo and lab share.
 type playgroundFlags struct {
 	listen, dataDir string
-	agents          string // the address of the agent listener; empty: loopback
+	agents          string // address of the listener for agents; empty: loopback
 	json            bool
 	log             config.Log
 }
@@ -35,9 +35,9 @@ func (f *playgroundFlags) register(cmd *cobra.Command) {
 	f.log.Format = "text"
 }
 
-// dir returns the data directory and a function that removes a temporary one. Other users cannot list or write the
-// directory. If this process is root, they can enter it, because PostgreSQL runs as another user; private files in it
-// have their own mode.
+// dir returns the data directory, and a function that removes the directory if it is temporary. Other users cannot list
+// or write the directory. If this process is root, they can enter it, because PostgreSQL runs as another user; private
+// files in it have their own mode.
 func (f *playgroundFlags) dir(name string) (string, func(), error) {
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {
@@ -63,11 +63,11 @@ func (f *playgroundFlags) dir(name string) (string, func(), error) {
 	return f.dataDir, func() {}, nil
 }
 
-// start starts the portal in dir. The agent listener keeps its address across restarts, so that joined agents can reach
-// it.
+// start starts the portal in dir. The listener for agents gets the same address at each start, so that joined agents
+// can reach it.
 func (f *playgroundFlags) start(ctx context.Context, dir string, log *slog.Logger) (*portal, error) {
 	file := filepath.Join(dir, "agent-address")
-	known, _ := os.ReadFile(file) // missing at the first start
+	known, _ := os.ReadFile(file) // the file is missing at the first start
 	p, err := startPortal(ctx, f.portalConfig(dir, strings.TrimSpace(string(known))), log, f.dataDir == "", nil)
 	if err != nil || len(known) > 0 {
 		return p, err
@@ -79,9 +79,9 @@ func (f *playgroundFlags) start(ctx context.Context, dir string, log *slog.Logge
 	return p, nil
 }
 
-// portalConfig returns the settings of a portal in dir. known is the earlier address of the agent listener, empty at
-// the first start. If another process uses that address now, the portal gets another one; the agents start with the
-// portal and get the new address.
+// portalConfig returns the settings of a portal in dir. known is the previous address of the listener for agents, empty
+// at the first start. If another process now uses that address, the portal gets a new one; the agents start together
+// with the portal and get the new address.
 func (f *playgroundFlags) portalConfig(dir, known string) config.Portal {
 	cfg := config.Portal{Listen: f.listen, AgentListen: net.JoinHostPort(cmp.Or(f.agents, "127.0.0.1"), "0"), DataDir: dir, Log: f.log}
 	if known != "" {
@@ -97,7 +97,7 @@ func (f *playgroundFlags) portalConfig(dir, known string) config.Portal {
 	return cfg
 }
 
-// ready is what demo and lab report once they are ready, to scripts as one line of JSON.
+// ready is the information that demo and lab print once they are ready, for scripts as one line of JSON.
 type ready struct {
 	URL      string      `json:"url"`
 	User     string      `json:"user"`
@@ -124,11 +124,11 @@ func (r ready) print(out io.Writer, asJSON bool, hints []string) error {
 	return err
 }
 
-// passwordPlaceholder is shown instead of the password when the data directory was used before and no one-time password
+// passwordPlaceholder is printed instead of a password if the data directory was used before and no one-time password
 // exists.
 const passwordPlaceholder = "(the one that you chose earlier)"
 
 const (
 	pollEvery  = 100 * time.Millisecond
-	settleTime = 2 * time.Minute // limit for hosts, pools and VMs of demo and lab to come up
+	settleTime = 2 * time.Minute // time limit for hosts, pools and VMs of demo and lab to become ready
 )

@@ -40,17 +40,17 @@ type portal struct {
 	AgentURL string
 	PairURL  string // URL of this portal for relay connections of hosts
 	Control  *control.Control
-	Password string // one-time password of the admin that this start created; empty otherwise
+	Password string // one-time password of the user admin if this start created that user; empty otherwise
 
 	log      *slog.Logger
-	hangups  <-chan os.Signal // each signal reloads certificates; nil: never
+	hangups  <-chan os.Signal // each signal reloads the certificates; nil: no signals
 	group    *errgroup.Group
 	stop     context.CancelFunc
 	cleanups []func() // cleanup functions, in the order of opening
 }
 
-// startPortal opens and migrates the database, then serves browsers and agents until ctx ends or Close is called. On
-// failure it releases everything. If throwaway is true, the data need not survive a power failure (demo and lab). Each
+// startPortal opens and migrates the database, then serves browsers and agents until ctx ends or Close is called. If it
+// fails, it releases everything. If throwaway is true, the data may be lost in a power failure (demo and lab). Each
 // signal from hangups reloads the certificates; hangups may be nil.
 func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throwaway bool, hangups <-chan os.Signal) (*portal, error) {
 	TuneMemory()
@@ -63,7 +63,7 @@ func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throw
 }
 
 func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) error {
-	// Checks of the settings come first, so that wrong settings fail before a database is touched.
+	// The settings are checked first, so that wrong settings fail before the database is changed.
 	proxies, err := parsePrefixes(cfg.TrustedProxies)
 	if err != nil {
 		return err
@@ -119,8 +119,9 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	return p.serve(ctx, cfg, pool, hub, proxies, certificate, browsers, agents)
 }
 
-// openVault opens the vault that encrypts secrets in the database. The key is in the configured file, or in secrets.key
-// in the data directory. A missing secrets.key is generated only if the database contains no encrypted secret yet.
+// openVault opens the vault that encrypts secrets in the database. The vault's key is in the configured file, or in
+// secrets.key in the data directory. A missing secrets.key is generated only if the database contains no encrypted
+// secret yet.
 func openVault(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool) (auth.Vault, error) {
 	file, generate := cfg.SecretsKey, false
 	if file == "" {
@@ -136,7 +137,7 @@ func openVault(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool) (auth
 			}
 			generate = true
 		}
-		// PostgreSQL runs as another user and needs to enter the directory
+		// PostgreSQL runs as another user, which must be able to enter the directory.
 		if err := os.MkdirAll(cfg.DataDir, 0o755); err != nil {
 			return auth.Vault{}, err
 		}
@@ -191,14 +192,14 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	return nil
 }
 
-// runServer serves until ctx ends. Requests in flight then have the grace period to finish. After that their contexts
-// are cancelled, which ends streams, parked claims and consoles.
+// runServer serves until ctx ends. Requests in progress then have the grace period to finish. After that, their
+// contexts are cancelled, which ends streams, parked claims and consoles.
 func runServer(ctx context.Context, listener net.Listener, server *http.Server, grace time.Duration, log *slog.Logger) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	server.BaseContext = func(net.Listener) context.Context { return base }
 	server.ReadHeaderTimeout, server.IdleTimeout, server.MaxHeaderBytes = 10*time.Second, 2*time.Minute, 32<<10
-	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug) // failed handshakes and disconnected clients
+	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug) // only at debug level: failed handshakes and disconnected clients
 	stopped := make(chan struct{})
 	context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -230,7 +231,8 @@ func (p *portal) Wait(ctx context.Context) error {
 	}
 }
 
-// Close stops the portal, and its private PostgreSQL if there is one. It drops the loops' error, which Wait returns.
+// Close stops the portal, and the private PostgreSQL if it started one. Wait, not Close, returns the error of the
+// portal's loops.
 func (p *portal) Close() {
 	p.stop()
 	_ = p.group.Wait()
@@ -244,8 +246,8 @@ func (p *portal) close() {
 	p.cleanups = nil
 }
 
-// openDatabase returns the URL of the configured database, or of a private PostgreSQL that it starts or that runs
-// already.
+// openDatabase returns the URL of the configured database, or of a private PostgreSQL, which it starts unless it
+// already runs.
 func (p *portal) openDatabase(ctx context.Context, cfg config.Portal, throwaway bool) (string, error) {
 	if cfg.Database.URL != "" {
 		return cfg.Database.URL, nil
@@ -278,8 +280,8 @@ func (p *portal) listen(address, flag string) (net.Listener, error) {
 	return l, nil
 }
 
-// publishAddress stores the agent listener's address in the database while the portal runs, for the command "quantix
-// host token".
+// publishAddress stores the address of the listener for agents in the database while the portal runs. The command
+// "quantix host token" reads it there.
 func (p *portal) publishAddress(ctx context.Context) error {
 	if err := p.Control.SetAgentAddress(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("publish the portal's address: %w", err)
@@ -294,7 +296,8 @@ func (p *portal) publishAddress(ctx context.Context) error {
 	return nil
 }
 
-// addresses returns the URLs for browsers, agents and relays. Missing settings default to the listeners' addresses.
+// addresses returns the URLs for browsers, agents and relays. A URL that the settings lack is derived from the
+// listener's address.
 func addresses(cfg config.Portal, browsers, agents net.Listener) (public, agent, pair string) {
 	public, agent = cfg.PublicURL, cfg.AgentURL
 	if public == "" {

@@ -11,15 +11,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// setup fills the portal of a demo or a lab as an administrator, through the same control API that people use.
+// setup fills the portal of a demo or a lab as an administrator, through the same control API that users use.
 type setup struct {
 	*portal
 	actor     fleet.Actor
-	startedAt time.Time // start time of this run, before any agent starts
+	startedAt time.Time // start of this run, before any agent starts
 }
 
-// newSetup returns a setup that acts as the first administrator. That user gets a new one-time password if the last one
-// was never used.
+// newSetup returns a setup that acts as the first administrator. If the administrator never used the one-time password,
+// newSetup sets a new one.
 func newSetup(ctx context.Context, p *portal) (*setup, error) {
 	admins, err := p.Control.ListUsers(ctx, fleet.SystemActor, fleet.Query{Filter: "role:" + string(fleet.RoleAdmin), Limit: 1})
 	if err != nil {
@@ -29,7 +29,7 @@ func newSetup(ctx context.Context, p *portal) (*setup, error) {
 		return nil, fmt.Errorf("there is no administrator")
 	}
 	u := admins.Items[0]
-	if p.Password == "" && u.MustChangePassword { // an earlier start printed an unused one-time password, which may be lost
+	if p.Password == "" && u.MustChangePassword { // an earlier start printed a one-time password that is unused and may be lost
 		p.Password = auth.NewPassword()
 		if err := p.Control.SetPassword(ctx, fleet.SystemActor, u.ID, p.Password); err != nil {
 			return nil, fmt.Errorf("make a new one-time password: %w", err)
@@ -38,7 +38,7 @@ func newSetup(ctx context.Context, p *portal) (*setup, error) {
 	return &setup{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}, time.Now()}, nil
 }
 
-// ready creates an API token and returns the data that people need to begin.
+// ready creates an API token and returns what a user needs to begin.
 func (s *setup) ready(ctx context.Context, hosts []readyHost) (ready, error) {
 	token, err := s.Control.CreateToken(ctx, s.actor, "started with the portal", 30*24*time.Hour)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *setup) project(ctx context.Context, name, description string) (fleet.Pr
 	return p.ID, err
 }
 
-// waitFor polls until done returns true or an error. Its timeout error contains what.
+// waitFor polls until done returns true or an error. The error after a timeout contains what.
 func waitFor(ctx context.Context, what string, done func() (bool, error)) error {
 	limit, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -88,8 +88,8 @@ func waitFor(ctx context.Context, what string, done func() (bool, error)) error 
 	}
 }
 
-// waitHosts waits until every host has reported in this run. Right after a restart a host still counts as online from
-// the previous run.
+// waitHosts waits until every host has sent a report in this run. Shortly after a restart, a host still counts as
+// online from the previous run.
 func (s *setup) waitHosts(ctx context.Context, ids []fleet.HostID) error {
 	for _, id := range ids {
 		err := waitFor(ctx, "the first report of a host", func() (bool, error) {

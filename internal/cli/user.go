@@ -88,9 +88,9 @@ func printPassword(cmd *cobra.Command, name, password string) error {
 	return err
 }
 
-// withControl runs a command over the configured database, or over the private one. If no portal runs, it starts the
-// private one temporarily. The address that a running portal has published overrides the agent URL of the settings, but
-// not the flag --agent-url.
+// withControl runs a command on the configured database, or on the private PostgreSQL. If no portal runs, it starts the
+// private PostgreSQL temporarily. If a running portal has published its address for agents, that address overrides the
+// agent URL in the settings, but not the flag --agent-url.
 func withControl(run func(*cobra.Command, []string, *control.Control) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) (err error) {
 		cfg, err := config.LoadPortal(cmd.Flags(), os.Environ(), "")

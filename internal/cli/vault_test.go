@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// A new portal generates its key. If the key is missing but the database contains encrypted secrets, the error names
-// the file to restore, and no key is generated.
+// A new portal generates the vault's key. If the key is missing but the database contains encrypted secrets, the error
+// names the file to restore, and no key is generated.
 func TestSecretsKeyGeneratedOnlyWhenNothingIsEncrypted(t *testing.T) {
 	t.Parallel()
 	pool, cfg := testkit.DB(t), config.Portal{DataDir: t.TempDir()}

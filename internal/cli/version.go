@@ -17,7 +17,7 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// versionText returns the release, or the commit of a development build.
+// versionText returns the version of a release, or the commit of a development build.
 func versionText() string {
 	if info, ok := debug.ReadBuildInfo(); ok && Version == "dev" {
 		for _, s := range info.Settings {

@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// macPrefixForm matches three to five bytes. The first byte is even, which marks unicast addresses.
+// macPrefixForm matches three to five bytes. The first byte is even, because unicast addresses have an even first byte.
 var macPrefixForm = regexp.MustCompile(`^[0-9a-f][02468ace](:[0-9a-f]{2}){2,4}$`)
 
-// checker collects errors, each with the setting's name in the spelling that the user chose.
+// checker collects errors. Each error names the setting in the spelling that the user chose.
 type checker struct {
 	from origins
 	errs []error
@@ -103,7 +103,7 @@ func checkAgent(a Agent, from origins) error {
 	if _, _, ok := TransferPorts(a.TransferPorts); !ok {
 		c.fail("transferPorts", "%q names no ports; write 49200-49231, one number, \"none\", or nothing", a.TransferPorts)
 	}
-	if a.NetworkConfirm < 3 || a.NetworkConfirm > 90 { // the job's own limit is 2 minutes, see fleet.NetworkApply
+	if a.NetworkConfirm < 3 || a.NetworkConfirm > 90 { // the job network.apply itself has a limit of 2 minutes, see fleet.NetworkApply
 		c.fail("networkConfirm", "%d is out of range; choose 3 to 90", a.NetworkConfirm)
 	}
 	if a.FetchMost < 1 || a.FetchMost > 65536 {

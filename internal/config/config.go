@@ -1,6 +1,6 @@
 // Package config reads the settings of the portal and the agent. A flag overrides a QUANTIX_* variable, a variable
-// overrides the YAML file, and the file overrides the default. Each command has one table of its settings; the three
-// spellings of a setting derive from the table.
+// overrides the YAML file, and the file overrides the default. Each command has one table of its settings. The table's
+// keys determine the flag, the variable and the YAML key of each setting.
 package config
 
 import (
@@ -29,11 +29,11 @@ type Portal struct {
 	// SecretsKey is the file with the key that encrypts the host authority's key, pool credentials and first-boot
 	// files. It is in DataDir by default. All portals of one database share it.
 	SecretsKey string `koanf:"secretsKey"`
-	// PublicURL is the address for browsers and the join command. By default it is derived from Listen. It is empty
-	// while Listen's port is 0, because only the open listener knows the port.
+	// PublicURL is the address for browsers and for the join command. By default it is derived from Listen. It is empty
+	// while the port in Listen is 0, because only the open listener knows its port.
 	PublicURL string `koanf:"publicUrl"`
-	// AgentURL is the address that agents dial, by default derived from AgentListen. With several portals it is the
-	// address of the load balancer.
+	// AgentURL is the address that agents connect to, by default derived from AgentListen. With several portals it is
+	// the address of the load balancer.
 	AgentURL string `koanf:"agentUrl"`
 	// PairURL is the address at which hosts reach this portal itself, because both sides of a relay, such as a
 	// console, must connect to the same portal. The default is AgentURL.
@@ -43,11 +43,11 @@ type Portal struct {
 	// ConnsPerAddress limits concurrent connections of one client address; 0 means no limit. Trusted proxies and
 	// localhost are exempt.
 	ConnsPerAddress int `koanf:"connsPerAddress"`
-	// MACPrefix is the start of the MAC addresses of new NICs.
+	// MACPrefix is the prefix of the MAC addresses of new NICs.
 	MACPrefix string `koanf:"macPrefix"`
 	// RelayRate limits the total traffic between hosts relayed by this portal, in MiB a second; 0 means no limit.
 	RelayRate int `koanf:"relayRate"`
-	// AuditMonths is how many whole months of the audit log are kept.
+	// AuditMonths is how many complete months of the audit log the portal keeps.
 	AuditMonths int      `koanf:"auditMonths"`
 	Database    Database `koanf:"database"`
 	TLS         TLS      `koanf:"tls"`
@@ -63,7 +63,8 @@ type Database struct {
 	MaxConns int `koanf:"maxConns"`
 }
 
-// TLS contains the PEM files of the browser listener: both, or neither. Without them the listener serves plain HTTP.
+// TLS names the PEM files of the listener for browsers: both files, or neither. Without them the listener serves plain
+// HTTP.
 type TLS struct {
 	Cert string `koanf:"cert"`
 	Key  string `koanf:"key"`
@@ -86,19 +87,19 @@ type Agent struct {
 	// Hypervisor is "libvirt" or "mock".
 	Hypervisor string  `koanf:"hypervisor"`
 	Libvirt    Libvirt `koanf:"libvirt"`
-	// PoolRoots are the directories that may contain pools.
+	// PoolRoots are the directories below which pools may be.
 	PoolRoots []string `koanf:"poolRoots"`
 	// PoolDevices are patterns (path.Match) of block devices for pools.
 	PoolDevices []string `koanf:"poolDevices"`
 	// FetchFrom are private, reserved or local networks (CIDR) that downloads may come from.
 	FetchFrom []string `koanf:"fetchFrom"`
-	// FetchMost is the size limit of one download in GiB.
+	// FetchMost is the maximum size of one download in GiB.
 	FetchMost int `koanf:"fetchMost"`
 	// TransferPorts are the ports for disks and images from other hosts: "first-last", one port, empty for any, or
 	// "none".
 	TransferPorts string `koanf:"transferPorts"`
-	// NetworkConfirm is the time in seconds to reach the portal after a change of the agent's own network. Otherwise
-	// the agent reverts the change.
+	// NetworkConfirm is the time in seconds for the agent to reach the portal after a change of the host's network. If
+	// it fails, the agent reverts the change.
 	NetworkConfirm int `koanf:"networkConfirm"`
 	// MetricsListen is the host:port of /metrics; empty disables it.
 	MetricsListen string `koanf:"metricsListen"`
@@ -117,9 +118,9 @@ func PortalFlags(fs *pflag.FlagSet) { registerFlags(fs, portalSettings, PortalFi
 // AgentFlags registers the flags of the agent's settings, and --config.
 func AgentFlags(fs *pflag.FlagSet) { registerFlags(fs, agentSettings, AgentFile) }
 
-// LoadPortal reads and checks the portal's settings. flags are from PortalFlags (nil: none), env has the form of
-// os.Environ, and file is the file to read. If file is empty, LoadPortal reads the file of --config, else PortalFile if
-// it exists. The error names every wrong setting in the spelling that the user chose.
+// LoadPortal reads and checks the portal's settings. flags are from PortalFlags (nil: none), and env has the form of
+// os.Environ. file is the configuration file; if empty, LoadPortal reads the file that --config names, else PortalFile
+// if it exists. The error names every invalid setting in the spelling that the user chose.
 func LoadPortal(flags *pflag.FlagSet, env []string, file string) (Portal, error) {
 	var p Portal
 	from, err := load(&p, source{portalSettings, agentSettings, PortalFile}, flags, env, file)
@@ -146,7 +147,7 @@ func LoadPortal(flags *pflag.FlagSet, env []string, file string) (Portal, error)
 	return p, nil
 }
 
-// LoadAgent reads and checks the agent's settings, as LoadPortal does for the portal.
+// LoadAgent reads and checks the agent's settings, in the same way as LoadPortal.
 func LoadAgent(flags *pflag.FlagSet, env []string, file string) (Agent, error) {
 	var a Agent
 	from, err := load(&a, source{agentSettings, portalSettings, AgentFile}, flags, env, file)
@@ -164,8 +165,8 @@ func LoadAgent(flags *pflag.FlagSet, env []string, file string) (Agent, error) {
 	return a, nil
 }
 
-// dialURL returns the URL that others can dial for a listener. A listener on all addresses gets the machine's host
-// name.
+// dialURL returns the URL at which other machines reach a listener. For a listener on all addresses, it has this
+// machine's host name.
 func dialURL(scheme, listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || port == "0" {

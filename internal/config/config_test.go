@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// given is one set of settings in the three sources: file, environment and flags.
+// given holds the settings that a test passes by file, environment and flags.
 type given struct {
 	yaml  string
 	env   []string
@@ -305,7 +305,7 @@ func TestHelpNamesAllThreeSpellings(t *testing.T) {
 	}
 }
 
-// A URL with several servers supports failover; net/url rejects such hosts in other schemes.
+// A database URL may name several servers for failover; net/url rejects such hosts in other schemes.
 func TestDatabaseURLWithSeveralHosts(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"postgres://quantix@pg1.example.org,pg2.example.org/quantix?target_session_attrs=read-write", "postgres://q:s@127.0.0.1:5432,127.0.0.1:5433/q"} {

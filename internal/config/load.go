@@ -11,16 +11,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// source contains a command's settings, the settings of the other command, and the default file.
+// source holds a command's settings, the settings of the other command, and the command's default file.
 type source struct {
 	settings, others []setting
 	file             string
 }
 
-// values are settings by key, one layer for koanf.
+// values are settings by key, as one layer for koanf.
 type values map[string]any
 
-// Read implements koanf's Provider: it expands the keys into nested maps.
+// Read implements koanf.Provider: it expands the keys into nested maps.
 func (v values) Read() (map[string]any, error) {
 	nested := map[string]any{}
 	for key, value := range v {
@@ -39,10 +39,11 @@ func (v values) Read() (map[string]any, error) {
 	return nested, nil
 }
 
-// ReadBytes is unused: values need no parser.
+// ReadBytes returns an error, because values need no parser.
 func (v values) ReadBytes() ([]byte, error) { return nil, errors.New("settings are already parsed") }
 
-// origins holds the source of each effective value: "--listen", "QUANTIX_LISTEN", "portal.yaml:3: listen".
+// origins holds, for each setting, the place of its effective value: "--listen", "QUANTIX_LISTEN", "portal.yaml:3:
+// listen".
 type origins map[string]string
 
 func (o origins) name(key string) string {
@@ -105,8 +106,8 @@ func readFile(from source, file string, given origins) (values, error) {
 	return parseYAML(from, file, text, given)
 }
 
-// readEnv reads every QUANTIX_* variable. A variable that no command uses is an error, to detect typing mistakes.
-// QUANTIX_TEST_* is reserved for tests.
+// readEnv reads every QUANTIX_* variable. A variable that no command uses is an error, so that typing mistakes are
+// detected. QUANTIX_TEST_* is reserved for tests.
 func readEnv(from source, env []string, given origins) (values, error) {
 	found := values{}
 	var wrong []error

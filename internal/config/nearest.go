@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// didYouMean suggests the most similar of names, as "; did you mean "listen"?". It is empty if no name is similar.
+// didYouMean suggests the most similar name, as "; did you mean "listen"?". It is empty if no name is similar.
 func didYouMean(name string, names []string) string {
 	best, bestDistance := "", len(name)/3+1
 	for _, candidate := range names {
@@ -21,12 +21,12 @@ func didYouMean(name string, names []string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// normalize returns the same text for data-dir, data_dir and dataDir.
+// normalize returns the same text for the three spellings data-dir, data_dir and dataDir.
 func normalize(name string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 }
 
-// distance returns the Levenshtein distance of two texts, in characters.
+// distance returns the Levenshtein distance between two texts, in characters.
 func distance(a, b string) int {
 	from, to := []rune(a), []rune(b)
 	row := make([]int, len(to)+1)

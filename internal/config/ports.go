@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// TransferPorts parses the setting and returns the first and last port: 0 and 0 for any, -1 and -1 for none.
+// TransferPorts parses the setting transferPorts and returns the first and last port: 0 and 0 for any port, -1 and -1
+// for none.
 func TransferPorts(text string) (first, last int, ok bool) {
 	switch text {
 	case "":

@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// setting is one row of a command's table of settings. The flag and the variable derive from the YAML key:
+// setting is one row in a command's table of settings. The flag and the variable are derived from the YAML key:
 // database.maxConns has the flag --database-max-conns and the variable QUANTIX_DATABASE_MAX_CONNS.
 type setting struct {
 	key   string
-	value any // the default; its type (string, int or []string) is the setting's type
+	value any // the default value; its type (string, int or []string) is the setting's type
 	help  string
 }
 
@@ -96,7 +96,7 @@ func (s setting) flag() string { return strings.Join(s.words(), "-") }
 
 func (s setting) env() string { return envPrefix + strings.ToUpper(strings.Join(s.words(), "_")) }
 
-// parse parses the text of a variable. Commas separate list items.
+// parse parses the text of an environment variable. Commas separate the items of a list.
 func (s setting) parse(text string) (any, error) {
 	switch s.value.(type) {
 	case int:
@@ -132,7 +132,7 @@ func registerFlags(fs *pflag.FlagSet, settings []setting, file string) {
 	}
 }
 
-// findSetting returns the setting with this name in the given spelling.
+// findSetting returns the setting that has this name in the given spelling.
 func findSetting(settings []setting, name string, spelling func(setting) string) (setting, bool) {
 	for _, s := range settings {
 		if spelling(s) == name {

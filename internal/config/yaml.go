@@ -10,9 +10,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlReader reads a file node by node and collects every error with its line. Its errors never contain a value,
+// yamlReader reads a file node by node and collects every error with its line. The errors never contain a value,
 // because the file may contain a password. A strict decoder (goccy/go-yaml) would stop at the first error, quote its
-// line, and know neither the other command's keys nor similar names.
+// line, and neither recognize the other command's keys nor suggest similar names.
 type yamlReader struct {
 	from  source
 	file  string
@@ -42,7 +42,7 @@ func parseYAML(from source, file string, text []byte, given origins) (values, er
 	return r.found, errors.Join(r.errs...)
 }
 
-// section reads the mapping at path. The path of the whole file is "".
+// section reads the mapping at path. An empty path means the whole file.
 func (r *yamlReader) section(path string, node *yaml.Node) {
 	if node.Kind != yaml.MappingNode {
 		r.fail(node, "%s must be a group of settings (name: value), not %s", quoteOr(path, "the file"), kindOf(node))
@@ -138,7 +138,7 @@ func isAllText(nodes []*yaml.Node) bool {
 	return true
 }
 
-// resolveAlias resolves an alias (*name) to its node.
+// resolveAlias returns the node that an alias (*name) refers to; any other node unchanged.
 func resolveAlias(node *yaml.Node) *yaml.Node {
 	for node.Kind == yaml.AliasNode {
 		node = node.Alias

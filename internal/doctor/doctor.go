@@ -1,5 +1,6 @@
-// Package doctor checks what this machine lacks for a purpose of Quantix, and installs it where it can. It looks for
-// programs and files, never in a package database, so that it works on every distribution.
+// Package doctor checks whether this machine has the programs and files that one use of Quantix needs (portal, agent,
+// demo, lab, tests or benchmarks), and installs missing ones where it can. It looks for the files and never in a
+// package database, so it works on every distribution.
 package doctor
 
 import (
@@ -10,10 +11,10 @@ import (
 	"text/tabwriter"
 )
 
-// Purpose is what to run on this machine.
+// Purpose is the use of Quantix that this machine is checked for.
 type Purpose string
 
-// The purposes. Portal and Demo need only PostgreSQL; Test and Bench need everything of Lab and more.
+// The purposes. Portal and Demo need only PostgreSQL. Test and Bench need everything that Lab needs, and more.
 const (
 	Portal Purpose = "portal"
 	Agent  Purpose = "agent"
@@ -26,18 +27,18 @@ const (
 // Purposes lists all purposes, for help texts and argument checks.
 func Purposes() []Purpose { return []Purpose{Portal, Agent, Lab, Test, Demo, Bench} }
 
-// Check is the result for one requirement.
+// Check is the result of the check for one requirement.
 type Check struct {
 	Name     string
-	Why      string // what Quantix needs it for
+	Why      string // why Quantix needs the requirement
 	OK       bool
-	Optional bool     // the purpose works without it, with a limit that Why names
-	Found    string   // its path; empty if missing
+	Optional bool     // Quantix runs without it, with the limit that Why names
+	Found    string   // path of the program or file that was found; empty if missing
 	Fix      string   // the command or instruction that fixes it; empty if OK
-	Packages []string // Debian packages with it; empty if no package has it
+	Packages []string // Debian packages that contain it; empty: no package does
 }
 
-// Inspect checks all requirements of the purpose, in the table's order. It changes nothing.
+// Inspect checks all requirements of the purpose, in the order of the requirements table. It changes nothing.
 func Inspect(ctx context.Context, p Purpose) []Check {
 	return thisMachine().inspect(ctx, p)
 }

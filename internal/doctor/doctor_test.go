@@ -16,7 +16,7 @@ import (
 	"testing/fstest"
 )
 
-// fake is a machine in memory: Debian, root, without any of the requirements.
+// fake is a machine in memory: a Debian system, used as root, that meets none of the requirements.
 type fake struct {
 	machine
 	files fstest.MapFS
@@ -46,7 +46,7 @@ func (f *fake) add(paths ...string) {
 	}
 }
 
-// everything adds all requirements of the lab and the tests.
+// everything adds all programs and files that the lab and the tests require.
 func (f *fake) everything() {
 	f.findPostgres = func() (string, error) { return "/usr/lib/postgresql/15/bin", nil }
 	for _, n := range requirements {
@@ -60,7 +60,7 @@ func (f *fake) everything() {
 	f.files["usr/bin/busybox"] = &fstest.MapFile{Mode: 0o755, Data: program64(elf.PT_LOAD)}
 }
 
-// program64 returns the smallest ELF program with one segment of that type.
+// program64 returns the smallest 64-bit ELF program with one segment of that type.
 func program64(segment elf.ProgType) []byte {
 	var b bytes.Buffer
 	header := elf.Header64{
@@ -195,7 +195,7 @@ func TestInstallOnDebianStartsNoService(t *testing.T) {
 	f.add("usr/bin/systemctl")
 	installed := false
 	policyDuring := ""
-	enabled := map[string]bool{"virtlogd.socket": true} // enabled earlier by the administrator
+	enabled := map[string]bool{"virtlogd.socket": true} // the administrator enabled this service before
 	f.run = func(_ context.Context, _ io.Writer, env []string, name string, args ...string) error {
 		last := args[len(args)-1]
 		switch {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// family is a system's package manager.
+// family is the kind of package manager of a system.
 type family int
 
 const (
@@ -41,7 +41,7 @@ func (m *machine) family() family {
 	return otherSystem
 }
 
-// fixFor returns the command that fixes a requirement, or an instruction if there is none.
+// fixFor returns the command that installs a requirement, or an instruction if no command does.
 func (m *machine) fixFor(n requirement) string {
 	if n.fix != "" {
 		return n.fix
@@ -55,7 +55,7 @@ func (m *machine) fixFor(n requirement) string {
 	return "install what Debian calls " + strings.Join(n.debian, " ")
 }
 
-// command returns the command that installs all packages for the missing requirements; empty if no package helps.
+// command returns the command that installs all packages of the missing requirements; empty if no package helps.
 func (m *machine) command(missing []requirement) string {
 	f := m.family()
 	packages := packagesOf(f, missing)
@@ -71,7 +71,7 @@ var installers = map[family][]string{
 	brew:   {"brew", "install"},
 }
 
-// packagesOf returns the packages without duplicates.
+// packagesOf returns the packages of the missing requirements, each once.
 func packagesOf(f family, missing []requirement) []string {
 	var packages []string
 	for _, n := range missing {

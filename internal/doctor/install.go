@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// Install installs the purpose's missing Debian or Ubuntu packages as root and reports to out. On other systems the
-// error names the command to run. Services are started or enabled only for Agent: the lab runs its own daemons, and
-// the portal its own PostgreSQL. Install waits up to five minutes for another package manager.
+// Install installs the missing Debian or Ubuntu packages that the purpose needs, as root, and writes its progress to
+// out. On other systems the error names the command to run. Services are started or enabled only for Agent, because the
+// lab runs its own daemons and the portal its own PostgreSQL. Install waits up to five minutes for another package
+// manager to finish.
 func Install(ctx context.Context, p Purpose, out io.Writer) error {
 	return thisMachine().install(ctx, p, out)
 }
@@ -61,7 +62,7 @@ func (m *machine) aptInstall(ctx context.Context, p Purpose, out io.Writer, pack
 	return nil
 }
 
-// Services of the packages that the lab, the tests, the demo and the portal do not use.
+// Services in the packages that the lab, the tests, the demo and the portal do not use.
 var services = []string{
 	"postgresql.service", "libvirtd.service", "libvirtd.socket", "libvirtd-ro.socket", "libvirtd-admin.socket", "libvirt-guests.service",
 	"openvswitch-switch.service", "ovs-record-hostname.service", "tgt.service", "ceph.target", "ceph-mon.target", "ceph-osd.target", "ceph-crash.service", "virtlogd.socket", "virtlogd-admin.socket", "virtlockd.socket", "virtlockd-admin.socket",
@@ -72,18 +73,19 @@ const policy = `#!/bin/sh
 exit 101
 `
 
-// serviceBlock keeps services stopped during an installation.
+// serviceBlock prevents the start of services during an installation.
 type serviceBlock struct {
 	m       *machine
-	policy  bool            // the policy file is ours
-	enabled map[string]bool // services enabled before; nil without systemd
+	policy  bool            // the policy file was created by this program
+	enabled map[string]bool // whether each service was enabled before; nil without systemd
 }
 
-// blockServices blocks service starts with a policy-rc.d file. An administrator's policy file stays unchanged.
+// blockServices prevents the start of services with a policy-rc.d file. If the administrator has such a file, it stays
+// unchanged.
 func (m *machine) blockServices(ctx context.Context) (*serviceBlock, error) {
 	q := &serviceBlock{m: m}
 	if text, err := os.ReadFile(m.policyFile); err == nil && string(text) == policy {
-		q.policy = true // left by a killed installation
+		q.policy = true // remains of an installation that was killed
 	} else if errors.Is(err, fs.ErrNotExist) {
 		if err := os.WriteFile(m.policyFile, []byte(policy), 0o755); err != nil {
 			return nil, fmt.Errorf("forbid the start of services: %w", err)
@@ -99,7 +101,7 @@ func (m *machine) blockServices(ctx context.Context) (*serviceBlock, error) {
 	return q, nil
 }
 
-// end removes the policy file and disables services that the packages enabled. It reports failures to out.
+// end removes the policy file and disables the services that the packages enabled. It writes failures to out.
 func (q *serviceBlock) end(ctx context.Context, out io.Writer) {
 	if q.policy {
 		if err := os.Remove(q.m.policyFile); err != nil {

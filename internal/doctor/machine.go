@@ -19,12 +19,12 @@ import (
 	"quantix/internal/pglocal"
 )
 
-// machine is doctor's access to the computer; tests use a fake.
+// machine is the package's access to the computer. Tests use a fake machine.
 type machine struct {
 	goos         string
-	root         fs.FS // from "/"
+	root         fs.FS // file system of the machine, from "/"
 	path         []string
-	privileged   bool // runs as root
+	privileged   bool // the process runs as root
 	dial         func(ctx context.Context, socket string) error
 	open         func(device string) error
 	findPostgres func() (dir string, err error)
@@ -57,7 +57,7 @@ func thisMachine() *machine {
 			cmd := exec.CommandContext(ctx, name, args...)
 			cmd.Env = append(os.Environ(), env...)
 			cmd.Stdout, cmd.Stderr = out, out
-			// Killing a package manager leaves half-installed packages, so interrupt it first.
+			// A killed package manager leaves half-installed packages, so interrupt it first.
 			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 			cmd.WaitDelay = time.Minute
 			return cmd.Run()
@@ -71,7 +71,7 @@ func (m *machine) inspect(ctx context.Context, p Purpose) []Check {
 	return checks
 }
 
-// checkAll returns every check of the purpose, and the missing required items.
+// checkAll returns every check for the purpose, and the required items that are missing.
 func (m *machine) checkAll(ctx context.Context, p Purpose) (checks []Check, missing []requirement) {
 	for _, n := range requirements {
 		if !n.appliesTo(p) {
@@ -99,14 +99,14 @@ func (m *machine) probe(ctx context.Context, n requirement) (found string, ok bo
 		}
 	}
 	for _, pattern := range n.files {
-		if found, _ := fs.Glob(m.root, pattern); len(found) > 0 { // fails only for an invalid pattern
+		if found, _ := fs.Glob(m.root, pattern); len(found) > 0 { // Glob fails only for an invalid pattern
 			return "/" + found[0], true
 		}
 	}
 	return "", false
 }
 
-// program also searches the sbin directories, which a user's PATH often lacks.
+// program looks for a program in the PATH and also in the sbin directories, which a user's PATH often lacks.
 func (m *machine) program(name string) (found string, ok bool) {
 	dirs := append(slices.Clone(m.path), "/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin")
 	for _, dir := range dirs {
@@ -145,7 +145,7 @@ func kvm(_ context.Context, m *machine) (string, bool) {
 	return device, m.open(device) == nil
 }
 
-// staticBusybox refuses a dynamically linked busybox: the guest has no libraries.
+// staticBusybox refuses a dynamically linked busybox, because the lab's guest has no libraries.
 func staticBusybox(_ context.Context, m *machine) (string, bool) {
 	for _, name := range []string{"busybox", "busybox.static", "busybox-static"} {
 		found, ok := m.program(name)

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// requirement is one requirement. It is met if any of its programs or files exists.
+// requirement is something that Quantix needs on a machine. Any one of its programs or files is enough.
 type requirement struct {
 	name     string
 	why      string
 	required []Purpose
 	optional []Purpose // optional for these purposes
-	programs []string  // looked up in PATH and the sbin directories
+	programs []string  // names looked up in PATH and the sbin directories
 	files    []string  // globs from the root, without the leading slash
 	probe    func(context.Context, *machine) (found string, ok bool)
 	debian   []string
 	rpm      []string // packages of Fedora and RHEL
 	brew     []string
-	fix      string // instruction if no package has it
+	fix      string // instruction if no package contains it
 }
 
 func (n requirement) appliesTo(p Purpose) bool {
@@ -244,7 +244,7 @@ func blockDriver(name string) []string {
 	return []string{"usr/lib/*/" + file, "usr/lib64/" + file, "usr/lib/" + file}
 }
 
-// program is a requirement of the lab, the tests and the benchmarks for the program of that name.
+// program returns the requirement of the lab, the tests and the benchmarks for a program with that name.
 func program(name, why, debian, rpm string) requirement {
 	return requirement{
 		name: name, why: why, required: forLab, programs: []string{name}, debian: []string{debian}, rpm: []string{rpm},

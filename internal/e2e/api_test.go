@@ -20,7 +20,7 @@ import (
 // api is a client of /api/v1 with a bearer token.
 type api struct {
 	url, token string
-	via        *http.Client // nil: httpClient
+	via        *http.Client // client for the requests; nil: httpClient
 }
 
 func (s *playground) api() api { return api{url: s.URL, token: s.APIToken} }
@@ -122,8 +122,8 @@ func (a api) vm(t testing.TB, id fleet.VMID) fleet.VMView {
 	return requestJSON[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1/vms/"+string(id), nil)
 }
 
-// ensurePhase starts the VM or forces it off unless it is in the wanted phase: an earlier run of the test may have left
-// it in the other one.
+// ensurePhase starts the VM or forces it off unless it is in the phase want. An earlier run of the test may have left
+// it in the other phase.
 func (a api) ensurePhase(t testing.TB, id fleet.VMID, want fleet.Phase) {
 	t.Helper()
 	action := map[fleet.Phase]string{fleet.PhaseRunning: "start", fleet.PhaseStopped: "stop"}[want]
@@ -147,7 +147,7 @@ func (a api) waitPhase(t testing.TB, limit time.Duration, id fleet.VMID, want fl
 	return vm
 }
 
-// unusedVolume returns the name of a volume without users. It is created once.
+// unusedVolume returns the name of a volume that nothing uses. It creates the volume if it is missing.
 func (a api) unusedVolume(t testing.TB, pool fleet.Pool, name string) string {
 	t.Helper()
 	path := "/api/v1/pools/" + string(pool.ID) + "/volumes"

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// applianceShots returns the pages of import, export and conversion.
+// applianceShots returns the shots of the pages for import, export and conversion.
 func applianceShots(t *testing.T, a api, vm, project string, pool fleet.PoolID, volume string) []shot {
 	t.Helper()
 	vmID := a.exportVM(t, "legacy-crm", project, pool)

@@ -17,15 +17,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// balancerChapter is the chapter of the manual with the configurations of balancers.
+// balancerChapter is the manual's chapter that contains the configurations of load balancers.
 const balancerChapter = "static/docs/several-portals.md"
 
-// balancer is a load balancer with a configuration in balancerChapter, in a code block of its name.
+// balancer is a load balancer. The code block with its name in balancerChapter is its configuration.
 type balancer struct {
 	name    string
 	command func(file string) []string
-	// replacements returns pairs: a text in the manual's configuration, such as an address or a file, and its replacement
-	// on this machine.
+	// replacements returns pairs of a text in the manual's configuration, such as an address or a file name, and the
+	// text that replaces it on this machine.
 	replacements func(dir, pages, agents string) []string
 }
 
@@ -40,10 +40,10 @@ var haproxy = balancer{
 	},
 }
 
-// nginxLog names an access log. It lists the portals tried for each request; the last one answered.
+// nginxLog is the name of an access log. For each request it lists the portals that nginx tried; the last one answered.
 const nginxLog = "nginx.access"
 
-// nginx runs as a single process, so killing that process ends nginx.
+// nginx runs as a single process, so that a kill of that process ends nginx.
 var nginx = balancer{
 	name: "nginx",
 	command: func(file string) []string {
@@ -58,7 +58,7 @@ var nginx = balancer{
 	},
 }
 
-// run starts the balancer with the manual's configuration.
+// run starts the balancer with the configuration in the manual.
 func (b balancer) run(s *site, file string, places *strings.Replacer) {
 	s.t.Helper()
 	text, err := os.ReadFile("../../" + balancerChapter)
@@ -88,7 +88,7 @@ func (b balancer) run(s *site, file string, places *strings.Replacer) {
 	s.until("the balancer at work", "/readyz", http.StatusOK, "")
 }
 
-// runningVM creates a VM in its own project, and waits until it runs.
+// runningVM creates a VM in a new project, and waits until it runs.
 func runningVM(t *testing.T, a api) fleet.VMView {
 	t.Helper()
 	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
@@ -129,7 +129,7 @@ func TestPortalsBehindNginx(t *testing.T) {
 	s.checkConsoles(6, vm.ID)
 }
 
-// waitRequests waits until nginx sends requests to a restarted portal.
+// waitRequests waits until nginx sends requests to the restarted portal p.
 func (s *site) waitRequests(p *portal) {
 	s.t.Helper()
 	file := filepath.Join(filepath.Dir(p.dir), nginxLog)
@@ -147,11 +147,11 @@ func (s *site) waitRequests(p *portal) {
 	})
 }
 
-// checkLiveStream fails the test unless events of a stream arrive while the stream is open.
+// checkLiveStream fails the test unless events of a stream arrive before the stream ends.
 func (s *site) checkLiveStream() {
 	s.t.Helper()
 	follow := *s.browser
-	follow.Timeout = 0 // the stream does not end
+	follow.Timeout = 0 // no timeout, because the stream does not end
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+"/events?key=vms", nil)
 	if err != nil {
 		s.t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// chromium is the only browser process of a test run.
+// chromium is the only browser process of a test run. All tabs are in it.
 var chromium struct {
 	once sync.Once
 	ctx  context.Context
@@ -37,7 +37,7 @@ func startBrowser() {
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("hide-scrollbars", true),
-		// Background tabs must run like foreground tabs.
+		// Tabs in the background must run like tabs in the foreground.
 		chromedp.Flag("disable-renderer-backgrounding", true), chromedp.Flag("disable-background-timer-throttling", true),
 		chromedp.Flag("disable-backgrounding-occluded-windows", true),
 		chromedp.ModifyCmdFunc(func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }),
@@ -65,21 +65,22 @@ func stopBrowser() {
 	}
 }
 
-// tab is a page in the browser. Its methods fail the test with an explanation; a failed test saves a screenshot.
+// tab is a tab of the browser. Its methods fail the test with an explanation; a failed test saves a screenshot of the
+// tab.
 type tab struct {
 	*testing.T
 	ctx  context.Context
 	base string // URL of the portal
-	menu func() // opens the menu that a screenshot shows; run again after each resize, which closes menus; nil: none
+	menu func() // opens the menu for a screenshot; it is called again after each resize, which closes menus; nil: no menu
 
 	mu       sync.Mutex
 	faults   []string
-	expected []string // parts of faults that the test provokes
-	cuts     int      // requests that the browser aborted because a network device appeared or disappeared
+	expected []string // texts in faults that the test provokes
+	cuts     int      // number of requests that the browser aborted because a network device appeared or disappeared
 }
 
-// newTab opens a tab in its own window, without cookies. When the test ends, browser faults in the tab fail it: console
-// errors, script exceptions, violations of the content security policy, and failed requests.
+// newTab opens a tab in a window of its own, without cookies. When the test ends, browser faults in the tab fail it:
+// console errors, script exceptions, violations of the content security policy, and failed requests.
 func newTab(t *testing.T, base string) *tab {
 	t.Helper()
 	chromium.once.Do(startBrowser)
@@ -113,7 +114,7 @@ func attachTab(t *testing.T, ctx context.Context, cancel context.CancelFunc, bas
 		t.Fatalf("open a tab: %v", err)
 	}
 	p.size(1440, 900)
-	// Each tab must behave like the focused one, although others open and close.
+	// Each tab must behave as if it had the focus, although other tabs open and close.
 	p.do("hold the focus", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 		return err
@@ -121,7 +122,7 @@ func attachTab(t *testing.T, ctx context.Context, cancel context.CancelFunc, bas
 	return p
 }
 
-// recordFault records faults. It runs inside the loop that reads the browser's messages.
+// recordFault records browser faults. It runs inside the loop that reads the browser's messages, so it must not wait.
 func (p *tab) recordFault(event any) {
 	fault := ""
 	switch e := event.(type) {
@@ -150,7 +151,7 @@ func (p *tab) recordFault(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if strings.Contains(fault, networkChanged) {
-		// Labs create and remove bridges on this machine; the browser then aborts its requests.
+		// Labs create and remove bridges on this machine, and the browser then aborts its requests.
 		p.cuts++
 		p.expected = append(p.expected, "htmx:sendError", "htmx:afterRequest")
 		return
@@ -171,7 +172,7 @@ func (p *tab) requestsCut() int {
 	return p.cuts
 }
 
-// allowFaults allows faults that contain one of these texts, from now on.
+// allowFaults allows later faults that contain one of these texts.
 func (p *tab) allowFaults(parts ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,7 +217,7 @@ func (p *tab) size(width, height int64) {
 }
 
 // pictures returns the directory for screenshots, which QUANTIX_TEST_SCREENSHOTS names. Without the variable,
-// screenshots of failures are kept in the system's temporary directory, and others are deleted after the run.
+// screenshots of failures are stored in the system's temporary directory, and all others are deleted after the run.
 func (p *tab) pictures() string {
 	if dir := os.Getenv(picturesVariable); dir != "" {
 		return dir

@@ -17,8 +17,8 @@ import (
 )
 
 // TestBulkStartSurvivesPortalKills starts 500 VMs with one bulk action and kills the portal twice: once after
-// PostgreSQL has committed some child tasks and before the portal knows, and once at an arbitrary moment. Every child
-// task must run exactly once.
+// PostgreSQL has committed some child tasks but before the portal has the response, and once at an arbitrary moment.
+// Every child task must run exactly once.
 func TestBulkStartSurvivesPortalKills(t *testing.T) {
 	t.Parallel()
 	name := unique("bulk")
@@ -29,7 +29,7 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 	a := p.api()
 	ids := createVMs(t, a, a.host(t, "mock-1").ID, control.MaxAtOnce)
 
-	held := gate.hold("savepoint sp_20") // the portal creates twenty child tasks at a time
+	held := gate.hold("savepoint sp_20") // the portal creates twenty child tasks in one transaction
 	order := map[string]any{"action": "start", "ids": ids}
 	task := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order, "Idempotency-Key", "the same key")
 	if task.State.Ended() || task.Steps == nil || *task.Steps != (fleet.Steps{Queued: len(ids)}) {
@@ -89,7 +89,7 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 	if !slices.Equal(about, ids) {
 		t.Errorf("%d child tasks, in another order than requested", len(about))
 	}
-	// Each start has exactly one generation, job and audit entry.
+	// Each start must have exactly one generation, one job and one audit entry.
 	for question, want := range map[string]int{
 		`SELECT count(*) FROM jobs WHERE kind = 'vm.start'`:                  len(ids),
 		`SELECT count(*) FROM audit WHERE action = 'vm.start'`:               len(ids),
@@ -107,7 +107,7 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 	}
 }
 
-// createVMs creates n VMs on a host, even more than fit its memory, and waits until all exist and are off.
+// createVMs creates n VMs on a host and waits until all exist and are off. Their memory may exceed the host's memory.
 func createVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 	t.Helper()
 	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "many"})
@@ -118,7 +118,7 @@ func createVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
 			for i := from; i < n && !t.Failed(); i += 4 {
 				got, err := a.send(t.Context(), http.MethodPost, "/api/v1/vms", map[string]any{
 					"name": fmt.Sprintf("vm-%03d", i), "projectId": project.ID, "hostId": host, "spec": map[string]any{"cpus": 1, "memoryMiB": fleet.MinMemoryMiB},
-					"overcommit": true, // exceeds four vCPUs per thread
+					"overcommit": true, // four vCPUs per hardware thread are exceeded
 				})
 				if err != nil || got.status != http.StatusCreated {
 					t.Errorf("create a VM: %d %s %v", got.status, got.body, err)

@@ -13,8 +13,8 @@ import (
 )
 
 // TestPortalReloadsRenewedCertificate replaces the TLS certificate of a running portal, once with SIGHUP and once
-// without. New connections must get the renewed certificate. SIGHUP also renews the certificate of the agent listener.
-// The portal must keep running.
+// without. New connections must get the renewed certificate. SIGHUP must also renew the certificate of the agent
+// listener. The portal must continue to run.
 func TestPortalReloadsRenewedCertificate(t *testing.T) {
 	t.Parallel()
 	name := unique("renewed")

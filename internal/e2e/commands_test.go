@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// TestReadyLineHasStableKeys checks the JSON line that scripts read.
+// TestReadyLineHasStableKeys checks the keys of the JSON line that demo and lab print for scripts.
 func TestReadyLineHasStableKeys(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []*sharedProgram{demoProgram, labProgram} {
@@ -59,14 +59,14 @@ func TestReadyLineHasStableKeys(t *testing.T) {
 	}
 }
 
-// TestLabClosedToOtherUsers fails if the user nobody can read or write any file of a running lab.
+// TestLabClosedToOtherUsers checks that the user nobody can neither read nor write any file of a running lab.
 func TestLabClosedToOtherUsers(t *testing.T) {
 	t.Parallel()
 	labProgram.get(t)
 	var paths bytes.Buffer
 	err := filepath.WalkDir(labDir(), func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it was removed meanwhile
+			return nil // the file was removed in the meantime
 		}
 		if err == nil && d.Type()&fs.ModeSymlink == 0 {
 			paths.WriteString(path + "\x00")
@@ -84,7 +84,7 @@ func TestLabClosedToOtherUsers(t *testing.T) {
 	}
 }
 
-// TestInterruptedLabLeavesNothing stops a lab by Ctrl-C during its start. Nothing may remain.
+// TestInterruptedLabLeavesNothing stops a lab by Ctrl-C during its start. No process, mount or bridge may remain.
 func TestInterruptedLabLeavesNothing(t *testing.T) {
 	t.Parallel()
 	temp := filepath.Join(root, unique("i"))
@@ -123,7 +123,7 @@ func TestInterruptedLabLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestUnknownSettingRefusedWithLine checks that the error for a misspelt key names its line.
+// TestUnknownSettingRefusedWithLine checks that the error for a misspelt key in a settings file names its line.
 func TestUnknownSettingRefusedWithLine(t *testing.T) {
 	t.Parallel()
 	path, err := binary()

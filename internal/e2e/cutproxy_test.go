@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// cutProxy is a TCP proxy between one agent and its portal. Data sent while it is paused is delayed, not lost.
+// cutProxy is a TCP proxy between one agent and its portal. Data that is sent during a pause is delayed, not lost.
 type cutProxy struct {
-	url string // URL for the agent
+	url string // URL at which the agent reaches the portal
 
 	mu     sync.Mutex
 	paused chan struct{} // closed on resume; nil: not paused
@@ -76,7 +76,7 @@ func (d *cutProxy) waitOpen() {
 	}
 }
 
-// pause stops all traffic until resume.
+// pause delays all traffic until resume is called.
 func (d *cutProxy) pause() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,7 +94,7 @@ func (d *cutProxy) resume() {
 	}
 }
 
-// cut closes all connections. New ones are accepted.
+// cut closes all connections. The proxy accepts new connections.
 func (d *cutProxy) cut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

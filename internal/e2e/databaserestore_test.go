@@ -17,8 +17,8 @@ import (
 )
 
 // TestDatabaseRestoreKeepsHostsWorking dumps the portal's database, changes VMs, and restores the dump. Actions must
-// work as before. Changes after the dump must show as drift and must not be reverted. The hosts' sessions are the same
-// before and after.
+// then work as before. The changes made after the dump must show as drift and must not be reverted. The agents'
+// sessions stay the same.
 func TestDatabaseRestoreKeepsHostsWorking(t *testing.T) {
 	t.Parallel()
 	name := unique("restored")
@@ -49,7 +49,8 @@ func TestDatabaseRestoreKeepsHostsWorking(t *testing.T) {
 	restore(t, pg.URL(), dump)
 	p.start(name)
 
-	// The first job after the restore gets an epoch that the host has already seen. It must still complete, within its
+	// The first job after the restore gets an epoch that the host has already seen. The job must still complete within
+	// its first lease.
 	// first lease.
 	began := time.Now()
 	a.waitTask(t, act(cycled, "start"), fleet.JobDone)
@@ -69,7 +70,7 @@ func TestDatabaseRestoreKeepsHostsWorking(t *testing.T) {
 	drifted("after a start")
 }
 
-// postgresProgram runs one of PostgreSQL's programs.
+// postgresProgram runs one of PostgreSQL's client programs.
 func postgresProgram(t *testing.T, program string, args ...string) {
 	t.Helper()
 	bin, err := pglocal.FindBinaries()
@@ -84,7 +85,7 @@ func postgresProgram(t *testing.T, program string, args ...string) {
 	}
 }
 
-// restore replaces the database at the given URL by a dump.
+// restore replaces the database at the given URL by the content of a dump.
 func restore(t *testing.T, address, dump string) {
 	t.Helper()
 	conf, err := pgx.ParseConfig(address)

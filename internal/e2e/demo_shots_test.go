@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// demoShots returns the pages of the demo, with the addresses of its objects.
+// demoShots returns the shots of the demo's pages.
 func demoShots(t *testing.T, a api) []shot {
 	t.Helper()
 	running := findByName[fleet.VMView](t, a, "vms", "web-01")

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// vmWithDevices creates a VM with drives, ports and a host device, and returns its page's path.
+// vmWithDevices creates a VM with drives, ports and a host device, and returns the path of its page.
 func vmWithDevices(t *testing.T, a api, project string, host fleet.HostID) string {
 	t.Helper()
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
@@ -23,7 +23,7 @@ func vmWithDevices(t *testing.T, a api, project string, host fleet.HostID) strin
 	return "/vms/" + string(vm.ID)
 }
 
-// deviceShots returns the pages of VM devices that can occur several times, and of host devices.
+// deviceShots returns the shots of host devices, and of VM devices that a VM can have several times.
 func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []shot {
 	t.Helper()
 	vault := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestDialogWorksAsPage opens dialogs as full pages, as in a new tab. After the form is sent, they lead to the page
-// with the result. An upload there requires that the file is chosen again.
+// TestDialogWorksAsPage opens dialogs as full pages, as in a new tab. After the form is sent, the page with the result
+// must follow. In an upload form that is a full page, the user must choose the file again.
 func TestDialogWorksAsPage(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
@@ -41,7 +41,7 @@ func TestDialogWorksAsPage(t *testing.T) {
 	p.waitPath(pool + "?tab=volumes")
 	p.waitText(".uploads", "Choose the same file again to continue")
 
-	// A user who was signed out meanwhile can continue in the same page after signing in again.
+	// A user who was signed out in the meantime can continue on the same page after signing in again.
 	p.allowFaults("401")
 	other := p.sameBrowserTab()
 	other.allowFaults("401")
@@ -56,8 +56,8 @@ func TestDialogWorksAsPage(t *testing.T) {
 	p.waitText("#pool-body tbody", filepath.Base(file))
 }
 
-// TestDialogSurvivesSessionEnd ends the session while a dialog is open. A message above the dialog says so, and the
-// user can continue in the dialog after signing in again.
+// TestDialogSurvivesSessionEnd ends the user's session while a dialog is open. A message above the dialog must report
+// this, and the user must be able to continue in the dialog after signing in again.
 func TestDialogSurvivesSessionEnd(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)

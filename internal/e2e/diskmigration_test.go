@@ -14,8 +14,8 @@ import (
 )
 
 // TestDiskMigrationSurvivesAgentKill migrates the disk of a running guest on a real host and kills the agent halfway.
-// QEMU continues the copy, the next agent completes it, the spec follows and the old file is removed. A second disk
-// migration is canceled: the disk stays in place.
+// QEMU continues the copy, and the restarted agent completes it. The spec must then name the new volume, and the old
+// file must be removed. A second disk migration is cancelled: the disk stays in its pool.
 func TestDiskMigrationSurvivesAgentKill(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)

@@ -23,7 +23,7 @@ import (
 // it as another VM. The new guest must have the same data.
 func (l *guestLife) exportAndImport(to string) {
 	l.Helper()
-	l.console.ask("sync") // the next step forces the guest off, and may lose unsynced data
+	l.console.ask("sync") // the next step forces the guest off, which may lose data that is not synced
 	l.forceOff()
 	l.pick(".head summary", "Actions", "Export")
 	l.waitPath("/vms/" + string(l.id) + "/export")
@@ -76,7 +76,7 @@ func (l *guestLife) exportAndImport(to string) {
 	}
 }
 
-// forceOff forces the VM off by its menu, and confirms the dialog.
+// forceOff forces the VM off by the menu of its page, and confirms the dialog.
 func (l *guestLife) forceOff() {
 	l.Helper()
 	l.open("/vms/" + string(l.id))

@@ -16,7 +16,7 @@ import (
 )
 
 // TestAgentKilledMidJob kills a real host's agent while it creates a VM. The lab restarts the agent, as systemd would.
-// The job is claimed again after its lease, and the VM is created once.
+// After its lease has ended, the job must be claimed again, and the VM must be created exactly once.
 func TestAgentKilledMidJob(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
@@ -43,7 +43,7 @@ func TestAgentKilledMidJob(t *testing.T) {
 	}
 }
 
-// killAgentDuringJob waits until the VM's job is claimed, and kills the second host's agent with SIGKILL.
+// killAgentDuringJob waits until an agent has claimed the VM's job, and kills the second host's agent with SIGKILL.
 func (s *playground) killAgentDuringJob(t *testing.T, id fleet.VMID) {
 	t.Helper()
 	pid := agentPid(t, hostDir(1))
@@ -58,7 +58,7 @@ func (s *playground) killAgentDuringJob(t *testing.T, id fleet.VMID) {
 	}
 }
 
-// job returns the task that creates the VM.
+// job returns the task that creates the VM with the ID.
 func (s *playground) job(t *testing.T, id fleet.VMID) fleet.Task {
 	t.Helper()
 	jobs := list[fleet.Task](t, s.api(), "/api/v1/tasks?limit=50")
@@ -87,7 +87,7 @@ func (s *playground) checkCreatedOnce(t *testing.T, name string, id fleet.VMID) 
 	}
 }
 
-// agentPid returns the process ID of a lab host's agent, not of its shells.
+// agentPid returns the process ID of a lab host's agent, not of the shells around it.
 func agentPid(t *testing.T, dir string) int {
 	t.Helper()
 	path, err := binary()

@@ -32,7 +32,7 @@ type faultRig struct {
 	host     *lab.Host
 	name     string // name of the host
 	cutProxy string // URL at which the agent reaches the portal
-	dir      string // directory of all parts
+	dir      string // directory for the files of portal, PostgreSQL, host and agent
 }
 
 func newRig(t *testing.T) *faultRig {
@@ -45,7 +45,7 @@ func newRig(t *testing.T) *faultRig {
 func newBareRig(t *testing.T, name string, index int) *faultRig {
 	t.Helper()
 	r := &faultRig{t: t, name: name, dir: filepath.Join(root, unique("rig"))}
-	// PostgreSQL runs as its own user and needs to enter the directory.
+	// PostgreSQL runs as another user, which must be able to enter the directory.
 	if err := os.Mkdir(r.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func (r *faultRig) agentArgs() []string {
 	return append([]string{"--name", r.name, "--data-dir", filepath.Join(r.dir, "h", "agent")}, r.extra...)
 }
 
-// startAgent runs the host's agent, also after it was killed.
+// startAgent runs the host's agent. It can be called again after the agent was killed.
 func (r *faultRig) startAgent(path string) {
 	r.t.Helper()
 	log := filepath.Join(r.dir, "agent.log")
@@ -193,7 +193,7 @@ func guestPID(t *testing.T, name string) int {
 	return 0
 }
 
-// TestFaultsLeaveGuestRunning injects faults that a running VM must survive, one after another.
+// TestFaultsLeaveGuestRunning injects faults one after another. A running VM must survive each of them.
 func TestFaultsLeaveGuestRunning(t *testing.T) { //nolint:tparallel // sequential faults on one VM
 	t.Parallel()
 	r := newRig(t)
@@ -231,7 +231,7 @@ func (r *faultRig) libvirtdDies(t *testing.T) {
 	r.waitHost(10*time.Second, fleet.HostOnline)
 }
 
-// postgresHangs freezes PostgreSQL: connections stay open, but nothing answers.
+// postgresHangs freezes PostgreSQL: connections stay open, but the server does not answer.
 func (r *faultRig) postgresHangs(t *testing.T, vm fleet.VMView) {
 	r.t = t
 	r.signalPostgres(syscall.SIGSTOP)
@@ -249,7 +249,7 @@ func (r *faultRig) postgresDies(t *testing.T, vm fleet.VMView) {
 	for _, pid := range slices.Backward(r.postgresProcesses()) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	if err := r.pg.Stop(t.Context()); err != nil { // otherwise it would be restarted
+	if err := r.pg.Stop(t.Context()); err != nil { // a killed server would be restarted
 		t.Fatal(err)
 	}
 	r.checkUnavailable(t)
@@ -261,11 +261,11 @@ func (r *faultRig) postgresDies(t *testing.T, vm fleet.VMView) {
 	r.api().waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
 }
 
-// pageLimit is the portal's own time limit for a page. A page that hangs exceeds it by far.
+// pageLimit is the portal's own time limit for a page. A page that hangs takes much longer.
 const pageLimit = 5 * time.Second
 
-// checkUnavailable fails the test unless pages and the API soon report the missing database, while the liveness check
-// still succeeds.
+// checkUnavailable fails the test unless pages and the API soon report that the database is unavailable, while the
+// liveness check still succeeds.
 func (r *faultRig) checkUnavailable(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{"/vms", "/", "/sign-in", "/api/v1/vms", "/readyz"} {
@@ -289,7 +289,7 @@ func (r *faultRig) checkUnavailable(t *testing.T) {
 			t.Errorf("%s answered after %s; a page has 5 s", path, took.Round(time.Millisecond))
 		}
 		if path == "/sign-in" && res.StatusCode == http.StatusOK {
-			continue // the form itself needs no database
+			continue // the sign-in form itself needs no database
 		}
 		if res.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("%s answered %s, want 503: %.300s", path, res.Status, text)

@@ -18,8 +18,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestPortalKilledAfterCommitKeepsVM kills the portal after PostgreSQL has committed a new VM and before the portal
-// knows. The VM must exist, and the retry with the same Idempotency-Key must return it.
+// TestPortalKilledAfterCommitKeepsVM kills the portal after PostgreSQL has committed a new VM but before the portal has
+// the response. The VM must exist, and a retry of the request with the same Idempotency-Key must return it.
 func TestPortalKilledAfterCommitKeepsVM(t *testing.T) {
 	t.Parallel()
 	name := unique("killed")
@@ -64,8 +64,8 @@ func TestPortalKilledAfterCommitKeepsVM(t *testing.T) {
 	a.waitPhase(t, fleet.Lease+stepLimit, again.ID, fleet.PhaseStopped)
 }
 
-// TestPrivatePostgresAdoptedByNextPortal kills a portal with SIGKILL. Its PostgreSQL survives, and the next portal uses
-// it.
+// TestPrivatePostgresAdoptedByNextPortal kills a portal with SIGKILL. Its private PostgreSQL survives, and the next
+// portal must use it.
 func TestPrivatePostgresAdoptedByNextPortal(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, unique("adopted"))
@@ -92,7 +92,7 @@ func postmaster(t *testing.T, dir string) string {
 
 // gate is a proxy between a portal and PostgreSQL. It can withhold the response to a commit.
 type gate struct {
-	url string // URL for the portal
+	url string // URL at which the portal reaches PostgreSQL
 
 	mu     sync.Mutex
 	needle []byte
@@ -130,7 +130,7 @@ func newGate(t *testing.T, postgres string) *gate {
 	return g
 }
 
-// hold makes the gate withhold the response to the commit of the transaction whose statements contain the text. The
+// hold makes the gate withhold the response to a commit, if a statement of the transaction contains the text. The
 // returned channel is closed when PostgreSQL has committed.
 func (g *gate) hold(text string) <-chan struct{} {
 	g.mu.Lock()
@@ -175,7 +175,7 @@ func (g *gate) splice(client, server net.Conn) {
 	})
 }
 
-// copyObserved copies from one connection to another, and calls look with each chunk before it is written.
+// copyObserved copies from one connection to another, and calls look with each chunk before it writes the chunk.
 func copyObserved(to io.Writer, from io.Reader, look func([]byte)) {
 	buffer := make([]byte, 64<<10)
 	for {

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// firstBootVM creates a VM with first-boot settings, and a customization spec. It returns the paths of both pages.
+// firstBootVM creates a VM with first-boot settings, and a stored customization. It returns the paths of both pages.
 func firstBootVM(t *testing.T, a api) (vm, spec string) {
 	t.Helper()
 	project := a.project(t, "shop").ID

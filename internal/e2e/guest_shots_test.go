@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// guestShots returns the pages of programs run in a guest, and of a VM that needs a restart.
+// guestShots returns the shots of programs run in a guest, and of a VM that needs a restart.
 func guestShots(t *testing.T, a api, project string) []shot {
 	t.Helper()
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// failingVM creates a VM that fails one of its health checks, passes another, and violates a placement rule on its
-// host.
+// failingVM creates a VM that fails one of its health checks and passes another. Its host breaks one of its placement
+// rules.
 func (a api) failingVM(t *testing.T) fleet.VMView {
 	t.Helper()
 	project := a.project(t, "shop").ID
@@ -51,7 +51,7 @@ func (a api) failingVM(t *testing.T) fleet.VMView {
 	}
 }
 
-// healthShots returns the pages of health checks and placement rules.
+// healthShots returns the shots of health checks and placement rules.
 func (a api) healthShots(t *testing.T) []shot {
 	t.Helper()
 	failing := "/vms/" + string(a.failingVM(t).ID)

@@ -26,8 +26,8 @@ import (
 	"quantix/internal/lab"
 )
 
-// startImageServer starts a TLS server at the address, with an image and a file of checksums. It writes its certificate
-// to the file roots, and returns its URL.
+// startImageServer starts a TLS server at the address, which serves an image and a file with checksums. It writes the
+// server's certificate to the file roots, and returns the server's URL.
 func startImageServer(t *testing.T, address, image, roots string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -76,9 +76,9 @@ func startImageServer(t *testing.T, address, image, roots string) string {
 	return s.URL
 }
 
-// TestImageCatalogPull pulls an image of the catalog with one click on a real libvirt host. It fails without a network,
-// from a server that redirects into a private network, and with wrong bytes. It then succeeds, and a VM runs from the
-// image.
+// TestImageCatalogPull pulls an image of the catalog with one click on a real libvirt host. The pull must fail without
+// a network, from a server that redirects into a private network, and if the content has the wrong checksum. Then it
+// must succeed, and a VM must run from the image.
 func TestImageCatalogPull(t *testing.T) {
 	t.Parallel()
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())

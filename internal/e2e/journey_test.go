@@ -17,12 +17,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// guestLimit is the time limit for a tiny guest to boot, or to react to its power button, on a busy machine without
-// KVM.
+// guestLimit is the time limit for a tiny guest to boot, or to react to its power button, without KVM on a busy
+// machine.
 const guestLimit = 150 * time.Second
 
-// TestCreateUseAndDeleteVM walks through a new user's first hour, on the pages alone: sign in, create a pool and a VM
-// on a real libvirt host, type into its console, shut it down and delete it.
+// TestCreateUseAndDeleteVM does what a new user does first, only on the pages: sign in, create a pool and a VM on a
+// real libvirt host, type into the VM's console, shut the VM down and delete it.
 func TestCreateUseAndDeleteVM(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
@@ -86,7 +86,7 @@ func TestCreateUseAndDeleteVM(t *testing.T) {
 	})
 }
 
-// plugNICs adds a NIC to the running guest with the form, and removes it by PATCH.
+// plugNICs adds a NIC to the running guest with the form, and removes the NIC by PATCH.
 func (p *tab) plugNICs(a api, h readyHost, id fleet.VMID) {
 	p.Helper()
 	before := a.vm(p.T, id)
@@ -118,7 +118,7 @@ func (p *tab) growRunning(a api, h readyHost, id fleet.VMID, pool string) {
 	p.Helper()
 	before := a.vm(p.T, id)
 	had := len(before.Spec.Disks)
-	// The guest agent may crash when a device appears. The guest restarts it, so failed commands are retried.
+	// The guest agent may crash when a device appears. The guest then restarts it, so failed commands are retried.
 	guest := func(command string) int {
 		var out struct{ Return []any }
 		eventually(p, stepLimit, "the guest's answer to "+command, func() (bool, string) {
@@ -204,7 +204,7 @@ func (p *tab) createVM(name, pool string) {
 	p.waitText("h1", name)
 }
 
-// waitWithin is waitText with another time limit.
+// waitWithin is waitText with its own time limit.
 func (p *tab) waitWithin(limit time.Duration, sel, text string) {
 	p.Helper()
 	eventually(p, limit, text+" in "+sel, func() (bool, string) {
@@ -213,8 +213,8 @@ func (p *tab) waitWithin(limit time.Duration, sel, text string) {
 	})
 }
 
-// drawnPixels counts the console's pixels that differ from its most frequent color, which measures how much text is
-// shown.
+// drawnPixels is a script that counts the console's pixels that differ from its most frequent color. The count measures
+// how much text is shown.
 const drawnPixels = `(() => {
   const c = document.querySelector("#console canvas");
   if (!c || !c.width) return 0;
@@ -224,11 +224,11 @@ const drawnPixels = `(() => {
   return d.length - Math.max(...n.values());
 })()`
 
-// cursorPixels is a pixel count: more than a blinking cursor, less than a line of text.
+// cursorPixels is a number of pixels: more than a blinking cursor has, and fewer than a line of text has.
 const cursorPixels = 150
 
-// waitBooted waits for the guest agent. A key typed earlier may arrive while the guest's kernel takes over the emulated
-// keyboard controller. It then stays in the controller and blocks all further interrupts of the keyboard.
+// waitBooted waits for the guest agent. Without this, a key may arrive while the guest's kernel takes control of the
+// emulated keyboard controller. That key would stay in the controller and block all further interrupts of the keyboard.
 func waitBooted(t testing.TB, h readyHost, name string) {
 	t.Helper()
 	eventually(t, guestLimit, name+"'s guest agent", func() (bool, string) {
@@ -239,8 +239,8 @@ func waitBooted(t testing.TB, h readyHost, name string) {
 	})
 }
 
-// typeIntoConsole types into the guest's shell until the guest's terminal has the output. The console must show that
-// output, and show less after the screen is cleared.
+// typeIntoConsole types into the guest's shell until the guest's terminal has the output. The console must then show
+// that output, and must show less after the screen is cleared.
 func (p *tab) typeIntoConsole(h readyHost, name string) {
 	p.Helper()
 	const text = "quantix was here"
@@ -260,7 +260,7 @@ func (p *tab) typeIntoConsole(h readyHost, name string) {
 			return false, fmt.Sprintf("the focus after a click on the screen: %s, %v", focus, err)
 		}
 		typed = time.Now()
-		// the output must differ from the typed command
+		// The output must differ from the typed command, which the terminal shows, too.
 		p.keys("clear; echo quan''tix was here; echo quan''tix was here\r")
 		return false, screen
 	})
@@ -284,8 +284,8 @@ func (p *tab) typeIntoConsole(h readyHost, name string) {
 	points("the console's picture of the empty terminal", func(now int) bool { return now < full-4*cursorPixels })
 }
 
-// terminal returns the text of the guest's first virtual terminal without line ends, read by the guest agent. If the
-// agent does not answer, it returns the agent's error.
+// terminal returns the text on the guest's first virtual terminal without line ends, which it reads through the guest
+// agent. If the guest agent does not answer, it returns the error's text.
 func terminal(t testing.TB, h readyHost, name string) string {
 	t.Helper()
 	ask := func(execute string, args map[string]any, out any) error {
@@ -315,7 +315,7 @@ func terminal(t testing.TB, h readyHost, name string) string {
 	return string(status.Out) + string(status.Err)
 }
 
-// virsh runs virsh on a host's libvirt from outside, like an administrator who bypasses Quantix.
+// virsh runs virsh on a host's libvirt, like an administrator who bypasses Quantix.
 func virsh(t testing.TB, h readyHost, args ...string) string {
 	t.Helper()
 	out, err := tryVirsh(t, h, args...)

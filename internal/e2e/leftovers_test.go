@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// leftovers returns an error that names processes, mounts and bridges which still use dir. It first waits a moment
-// until dead processes are reaped.
+// leftovers returns an error that names the processes, mounts and bridges that still use dir. It first waits a moment,
+// so that dead processes can be reaped.
 func leftovers(dir string) error {
 	var left []string
 	for deadline := time.Now().Add(5 * time.Second); ; <-time.After(100 * time.Millisecond) {
@@ -28,7 +28,7 @@ func leftovers(dir string) error {
 	}
 }
 
-// processes lists processes that were started from dir, name it in their arguments, or have it among their mounts.
+// processes lists the processes that were started from dir, name dir in their arguments, or have it among their mounts.
 func processes(dir string) (left []string) {
 	entries, _ := os.ReadDir("/proc")
 	own, _ := os.ReadFile("/proc/self/mountinfo")
@@ -39,7 +39,7 @@ func processes(dir string) (left []string) {
 		}
 		args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 		if len(args) == 0 {
-			continue // a kernel thread, or a dead process not reaped yet
+			continue // a kernel thread, or a dead process that is not reaped yet
 		}
 		seen, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "mountinfo"))
 		if bytes.Contains(args, []byte(dir)) || !bytes.Equal(seen, own) && bytes.Contains(seen, []byte(dir)) {
@@ -59,7 +59,7 @@ func mounts(dir string) (left []string) {
 	return left
 }
 
-// processesOf returns the processes that have all the given words as separate arguments.
+// processesOf returns the processes whose arguments include all the given words.
 func processesOf(words ...string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -79,7 +79,7 @@ func processesOf(words ...string) (pids []int) {
 	return pids
 }
 
-// bridge is a bridge of a lab host. The index distinguishes it from a later bridge of the same name.
+// bridge is a bridge of a lab host. Its interface index distinguishes it from a later bridge with the same name.
 type bridge struct{ name, index string }
 
 // bridges returns the bridges of the lab hosts with the given directories.

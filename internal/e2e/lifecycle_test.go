@@ -25,7 +25,7 @@ const (
 	guestKey      = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHKqsL5yCzDzZrGpFhO6mZQvVOSyCzDzZrGpFhO6mZQv anna@desk"
 )
 
-// cloudRig is a portal and a real host of one test, with the lab's Debian cloud image in a pool.
+// cloudRig is a portal and a real host of one test. A pool of the host contains the lab's Debian cloud image.
 type cloudRig struct {
 	*faultRig
 	hostID fleet.HostID
@@ -77,12 +77,12 @@ func (r cloudRig) virsh(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestVMLifecycle does on the pages what people do with VMs from a distribution's image, and checks each result inside
-// the guest.
+// TestVMLifecycle does on the pages what users do with VMs that run a distribution's image. It checks each result
+// inside the guest.
 func TestVMLifecycle(t *testing.T) {
 	t.Parallel()
 	r := newCloudRig(t, "lively", 23)
-	r.api() // signs in once and changes the password
+	r.api() // signs in once and changes the one-time password
 	requestJSON[fleet.Customization](t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/customizations", map[string]any{
 		"name": "colored", "firstBoot": map[string]any{"kind": "cloud-init", "cloudInit": map[string]any{
 			"users": []map[string]any{{"name": guestUser, "password": guestPassword, "sudo": true, "sshKeys": []string{guestKey}}},
@@ -126,7 +126,7 @@ func TestVMLifecycle(t *testing.T) {
 	})
 }
 
-// guestLife is a VM with a browser tab on its pages and a session on its serial console.
+// guestLife is a VM with a browser tab on its pages and a shell on its serial console.
 type guestLife struct {
 	*tab
 	r       cloudRig
@@ -136,8 +136,8 @@ type guestLife struct {
 	console *serial
 }
 
-// newLife creates a VM from the Debian image with the wizard, whose remaining fields fill sets, and signs in to its
-// guest with the first-boot user.
+// newLife creates a VM from the Debian image with the wizard. fill sets the wizard's other fields. Then it signs in to
+// the guest as the first-boot user.
 func newLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *guestLife {
 	t.Helper()
 	p := newTab(t, r.portal.url)
@@ -172,7 +172,7 @@ func newLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *guestLif
 	return l
 }
 
-// create sends the form of a new VM, waits for its guest, and signs in.
+// create sends the form of a new VM, waits for the VM's guest, and signs in to the guest.
 func (p *tab) create(l *guestLife) {
 	p.Helper()
 	if on, err := eval[bool](p, `document.querySelector("#start").checked`); err == nil && !on {
@@ -186,8 +186,8 @@ func (p *tab) create(l *guestLife) {
 	l.console.signIn(l.name, guestUser, guestPassword)
 }
 
-// checkFirstBoot fails the test unless the guest has the wanted output of its first-boot settings, and neither the
-// definition nor the agent's log contains them.
+// checkFirstBoot fails the test unless the guest shows the wanted effects of its first-boot settings. Neither the
+// definition nor the agent's log may contain these settings.
 func (l *guestLife) checkFirstBoot(want ...string) {
 	l.Helper()
 	got := l.console.ask("exec 2>/dev/null; sudo cat /etc/color /etc/proof; stat -c %a /etc/color; sudo grep -c anna@desk .ssh/authorized_keys")
@@ -207,7 +207,7 @@ func (l *guestLife) checkFirstBoot(want ...string) {
 	}
 }
 
-// runProgram runs a program through the guest agent, after the VM's policy allows it, and checks its output.
+// runProgram allows programs in the guest by the VM's policy, runs one through the guest agent, and checks its output.
 func (l *guestLife) runProgram() {
 	l.Helper()
 	at := "/api/v1/vms/" + string(l.id)
@@ -226,7 +226,7 @@ func (l *guestLife) runProgram() {
 	}
 }
 
-// runNumber runs a command in the guest that prints a number.
+// runNumber runs a command in the guest and returns the number that it prints.
 func (l *guestLife) runNumber(command string) int {
 	l.Helper()
 	text := l.console.ask(command)
@@ -237,14 +237,15 @@ func (l *guestLife) runNumber(command string) int {
 	return n
 }
 
-// hardware returns what the guest itself sees: online CPUs, memory in MiB, disks and NICs.
+// hardware returns what the guest itself detects: online CPUs, memory in MiB, number of disks and of NICs.
 func (l *guestLife) hardware() (cpus, memory, disks, nics int) {
 	l.Helper()
 	l.console.ask("for c in /sys/devices/system/cpu/cpu[1-9]*/online; do echo 1 | sudo tee $c >/dev/null; done 2>/dev/null")
 	return l.runNumber("nproc"), l.runNumber("awk '/^MemTotal/ {print int($2 / 1024)}' /proc/meminfo"), l.runNumber("ls /sys/block | grep -c ^vd"), l.runNumber("ls -d /sys/class/net/e* 2>/dev/null | wc -l")
 }
 
-// hotPlug adds a vCPU, memory, a disk and a NIC to the running VM in one edit. The guest must see each of them at once.
+// hotPlug adds a vCPU, memory, a disk and a NIC to the running VM in one edit. The guest must detect all of them
+// without a restart.
 func (l *guestLife) hotPlug() {
 	l.Helper()
 	before := l.a.vm(l.T, l.id)
@@ -269,8 +270,8 @@ func (l *guestLife) hotPlug() {
 	})
 }
 
-// revertSnapshot takes a snapshot with memory, deletes a file and kills a program in the guest, and reverts. Both must
-// be back, and the program must continue.
+// revertSnapshot takes a snapshot with memory, deletes a file and kills a program in the guest, and reverts to the
+// snapshot. The file must exist again, and the program must continue.
 func (l *guestLife) revertSnapshot() {
 	l.Helper()
 	l.console.ask("echo precious > ~/precious; sync")
@@ -343,8 +344,7 @@ func (l *guestLife) waitIdle() {
 	})
 }
 
-// cloneTemplate makes a template of the VM, and creates a linked clone of the template with its own first-boot
-// settings.
+// cloneTemplate creates a template of the VM, and a linked clone of the template with first-boot settings of its own.
 func (l *guestLife) cloneTemplate() *guestLife {
 	l.Helper()
 	l.console.ask("echo inherited | sudo tee /etc/heirloom; sync")

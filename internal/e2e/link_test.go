@@ -9,22 +9,22 @@ import (
 	"testing"
 )
 
-// uploadLink is a TCP proxy between an uploader and a portal, which the test may cut. The first freeBytes of a
-// connection pass; further bytes wait until the test allows them.
+// uploadLink is a TCP proxy between an uploader and a portal. The test can cut it. The first freeBytes of a connection
+// pass at once; further bytes wait until the test allows them.
 type uploadLink struct {
 	url string
 	to  string
 
 	mu         sync.Mutex
 	changed    *sync.Cond
-	allowance  int64 // allowed bytes; below 0: unlimited
-	maxPerConn int64 // limit of one connection, which then breaks; 0: none
+	allowance  int64 // number of bytes that may pass; below 0: unlimited
+	maxPerConn int64 // limit of bytes of one connection, which is then closed; 0: no limit
 	passed     int64
 	cuts       int
 	open       map[net.Conn]bool
 }
 
-// freeBytes is the number of bytes of each connection that always pass, enough for page requests.
+// freeBytes is the number of bytes of each connection that always pass. It is enough for requests of pages.
 const freeBytes = 64 << 10
 
 func newLink(t *testing.T, to string) *uploadLink {
@@ -118,7 +118,7 @@ func (k *uploadLink) isOpen(from net.Conn) bool {
 	return k.open[from]
 }
 
-// allow lets n more bytes pass; below 0: all.
+// allow lets n more bytes pass; below 0: all bytes.
 func (k *uploadLink) allow(n int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestListPagingViewsAndBulkActions pages through a list and back, saves a view of it, and runs one action on all its
-// rows.
+// TestListPagingViewsAndBulkActions pages through a list and back, saves a view of the list, and runs one action on all
+// its rows.
 func TestListPagingViewsAndBulkActions(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
@@ -41,7 +41,7 @@ func TestListPagingViewsAndBulkActions(t *testing.T) {
 	p.click(".kept button[aria-label='Delete the view Test servers']", "")
 	p.waitTrue("the view to go and the menu to stay", `!document.querySelector(".kept button[aria-label$='Test servers']") && document.activeElement.id === "view-name"`)
 
-	// The selection must survive a live update of the rows.
+	// The selected rows must stay selected after a live update of the list.
 	p.withoutPolls()
 	p.open("/vms?filter=name:runner-*")
 	p.markDocument()
@@ -66,7 +66,7 @@ func TestListPagingViewsAndBulkActions(t *testing.T) {
 	p.waitText("#step-rows", "Only a stopped VM can be started.")
 	p.waitText("#task-sum header", "2 done · 1 refused")
 	p.checkNotReloaded()
-	p.open(p.path()) // reloading the page must not repeat the action
+	p.open(p.path()) // a reload of the page must not repeat the action
 	p.waitText("#task-sum header", "2 done · 1 refused")
 	p.click(".head a", "Back to the list")
 	p.waitPath("/vms?filter=name")

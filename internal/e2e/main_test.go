@@ -19,14 +19,14 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// root is the directory for all files of a test run. Its path is short, for the Unix sockets below it. It is removed at
-// the end.
+// root is the directory for all files of a test run. Its path is short, because paths of Unix sockets below it are
+// limited. It is removed at the end of the run.
 var root string
 
 func TestMain(m *testing.M) {
 	var err error
 	if root, err = os.MkdirTemp("/var/tmp", "qxe-"); err == nil {
-		err = os.Chmod(root, 0o755) // PostgreSQL and QEMU run as their own users
+		err = os.Chmod(root, 0o755) // PostgreSQL and QEMU run as other users
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if runtime.GOMAXPROCS(0) < atOnce {
-		// The tests mostly wait for other processes, so more of them run at once than there are processors.
+		// The tests mostly wait for other processes, so more tests run in parallel than there are processors.
 		_ = flag.Set("test.parallel", strconv.Itoa(atOnce))
 	}
 	release, err := tier.GuestSlot()
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// cleanUp stops the shared programs and the browser, and reports leftovers.
+// cleanUp stops the shared programs and the browser, and returns an error that names what they left behind.
 func cleanUp() error {
 	stopBrowser()
 	var errs []error
@@ -62,7 +62,7 @@ func cleanUp() error {
 	return errors.Join(errs...)
 }
 
-// binary builds the program, once in a test run, and returns its path.
+// binary builds the program, once per test run, and returns the program's path.
 var binary = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(root, "quantix")
 	out, err := exec.Command("go", "build", "-o", path, "quantix").CombinedOutput()
@@ -74,13 +74,13 @@ var binary = sync.OnceValues(func() (string, error) {
 
 const (
 	atOnce     = 4                 // number of parallel tests
-	readyLimit = 150 * time.Second // for a lab to start on a busy machine, including the build of its guest image
+	readyLimit = 150 * time.Second // for a lab to start on a busy machine, including the build of the guest image
 	endLimit   = 60 * time.Second
 	stepLimit  = 30 * time.Second // for one change on a page
 	pollEvery  = 50 * time.Millisecond
 )
 
-// eventually polls until done returns true. After limit it fails the test with the last reason.
+// eventually polls until done returns true. After limit it fails the test with the last reason that done returned.
 func eventually(t testing.TB, limit time.Duration, what string, done func() (ok bool, why string)) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
@@ -102,7 +102,7 @@ func eventually(t testing.TB, limit time.Duration, what string, done func() (ok 
 	}
 }
 
-// onOwnThread runs f on a dedicated OS thread: Pdeathsig kills a child when the thread that started it ends.
+// onOwnThread runs f on an OS thread of its own, because Pdeathsig kills a child when the thread that started it ends.
 func onOwnThread(f func()) {
 	go func() {
 		runtime.LockOSThread()
@@ -113,7 +113,7 @@ func onOwnThread(f func()) {
 
 var names atomic.Int64
 
-// unique returns a name that no other test, and no other run of the same test, has used.
+// unique returns a name that no other test and no other run of the same test has used.
 func unique(name string) string { return fmt.Sprintf("%s-%d", name, names.Add(1)) }
 
 func writeFile(t testing.TB, path, text string) {

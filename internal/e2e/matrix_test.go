@@ -12,7 +12,7 @@ import (
 )
 
 // TestPoolFailureShownForOneHost breaks and restores a pool's storage on one of two real hosts. Only that host's status
-// may change, with the host's error text, on the pool's page and in the matrix of all pools.
+// may change, and must show the host's error text, on the pool's page and in the matrix of all pools.
 func TestPoolFailureShownForOneHost(t *testing.T) {
 	t.Parallel()
 	s := newSwitchedLab(t, "matrix")

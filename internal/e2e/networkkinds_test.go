@@ -13,8 +13,8 @@ import (
 	"quantix/internal/lab"
 )
 
-// runSwitch starts an Open vSwitch instance inside the host's namespaces, which ends with them. It uses the userspace
-// datapath and needs no kernel module.
+// runSwitch is a script that starts an Open vSwitch instance inside the host's namespaces. The instance ends with them.
+// It uses the userspace datapath, which needs no kernel module.
 const runSwitch = `set -e
 cd /run/openvswitch
 ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema
@@ -30,7 +30,7 @@ func (s *switchedLab) runInHost(t *testing.T, i int, command string) string {
 	return s.enter(t, i, []string{"--mount", "--net", "--pid", "--uts"}, "sh", "-c", command)
 }
 
-// TestNetworkModesConnectAndIsolateGuests checks Open vSwitch and macvtap networks, on one host and across two hosts.
+// TestNetworkModesConnectAndIsolateGuests checks Open vSwitch and macvtap networks, on one host and between two hosts.
 // VLANs, trunks and private mode must separate guests. IPv6, DHCP reservations and DNS names must work.
 func TestNetworkModesConnectAndIsolateGuests(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,7 @@ func TestNetworkModesConnectAndIsolateGuests(t *testing.T) {
 	for _, name := range []string{"straight", "shy", "six", "six-alone"} {
 		s.waitNetwork(t, name, "it is up", networkUp)
 	}
-	// macvtap devices in /dev are named by interface index, and the hosts share /dev on this machine. So the second
+	// macvtap devices in /dev are named by interface index, and both hosts use the /dev of this machine. So the second
 	// host skips the indexes that the first one uses.
 	s.inside(t, 1, "sh", "-c", "i=0; while [ $i -lt 200 ]; do ip link add qx-burn type bridge && ip link delete qx-burn; i=$((i+1)); done")
 
@@ -76,7 +76,7 @@ func TestNetworkModesConnectAndIsolateGuests(t *testing.T) {
 	third := strings.TrimSuffix(s.portal, "1")
 	for i, g := range []*netGuest{a, b, c} {
 		g.ready(fmt.Sprintf("10.80.0.%d/24", i+1), fmt.Sprintf("10.81.0.%d/24", i+1), fmt.Sprintf("%s%d/24", third, 201+i))
-		g.run("echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore") // each NIC answers only for its own addresses
+		g.run("echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore") // so that each NIC answers ARP only for its own addresses
 	}
 
 	a.reaches("Open vSwitch, one VLAN, one host", "10.80.0.2")
@@ -126,8 +126,8 @@ func TestNetworkModesConnectAndIsolateGuests(t *testing.T) {
 	}{{a, "eth3", "NAT", "fd00:90::"}, {b, "eth3", "NAT", "fd00:90::"}, {a, "eth4", "isolated", "fd00:91::"}, {b, "eth4", "isolated", "fd00:91::"}} {
 		eventually(t, guestLimit, nic.g.name+" has an IPv6 address in the network with "+nic.what, func() (bool, string) {
 			out := nic.g.run("ip -6 addr show dev " + nic.dev + " scope global")
-			// the kernel sends only three router solicitations when a NIC comes up, which is too early on a busy
-			// machine
+			// The kernel sends only three router solicitations after a NIC comes up. On a busy machine, all of them may
+			// be too early.
 			if !strings.Contains(out, nic.prefix[:8]) {
 				nic.g.run("ip link set " + nic.dev + " down; ip link set " + nic.dev + " up; sleep 5")
 				return false, out

@@ -12,8 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestNetworkChangesByVirshReported defines a network in the portal and checks it with virsh. Changes by virsh show on
-// the host's status, and retry repairs them.
+// TestNetworkChangesByVirshReported defines a network in the portal and checks it with virsh. Changes by virsh must
+// show in the network's status on the host, and a retry must repair them.
 func TestNetworkChangesByVirshReported(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestNewVMShowsOnlyStartPhases creates a VM that starts at once, on a real host and on a simulated one, and polls its
-// phase. It may only go through creating and starting to running.
+// phase. The phase may only change from creating to starting to running.
 func TestNewVMShowsOnlyStartPhases(t *testing.T) {
 	t.Parallel()
 	for name, program := range map[string]struct {
@@ -35,7 +35,7 @@ func TestNewVMShowsOnlyStartPhases(t *testing.T) {
 				})
 				seen := a.phases(t, vm)
 				all := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting, fleet.PhaseRunning}
-				// Polling may miss the short phase "starting", but must never see another one.
+				// Polling may miss the short phase "starting", but must never return any other phase.
 				if quick := slices.Delete(slices.Clone(all), 1, 2); !slices.Equal(seen, all) && !slices.Equal(seen, quick) {
 					t.Errorf("shown: %v, want %v", seen, all)
 				}
@@ -45,7 +45,7 @@ func TestNewVMShowsOnlyStartPhases(t *testing.T) {
 	}
 }
 
-// phases returns the successive phases of a VM until it has been running for a second.
+// phases returns the successive phases of a VM until the VM has been running for a second.
 func (a api) phases(t *testing.T, vm fleet.VMView) []fleet.Phase {
 	t.Helper()
 	seen := []fleet.Phase{vm.Phase}
@@ -60,7 +60,7 @@ func (a api) phases(t *testing.T, vm fleet.VMView) []fleet.Phase {
 			since = time.Time{}
 		case since.IsZero():
 			since = time.Now()
-		case time.Since(since) > time.Second: // the report after the start has arrived
+		case time.Since(since) > time.Second: // the host's report after the start has arrived by now
 			return seen
 		}
 	}

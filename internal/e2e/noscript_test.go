@@ -22,7 +22,7 @@ func (p *tab) withoutScripts() {
 	}))
 }
 
-// submit clicks and waits until the response page has loaded completely. It may have the same address as the page
+// submit clicks an element and waits until the response page has loaded. The page may have the same address as the page
 // before.
 func (p *tab) submit(sel, text string) {
 	p.Helper()
@@ -31,7 +31,7 @@ func (p *tab) submit(sel, text string) {
 	p.waitTrue("the answer's page", `window.quantixMark !== true && document.readyState === "complete"`)
 }
 
-// TestPagesWorkWithoutScripts reads the main pages and submits forms with JavaScript disabled.
+// TestPagesWorkWithoutScripts opens the main pages and submits forms with JavaScript disabled.
 func TestPagesWorkWithoutScripts(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)

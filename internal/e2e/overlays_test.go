@@ -15,8 +15,9 @@ import (
 	"quantix/internal/lab"
 )
 
-// TestNetworksConnectGuestsBetweenHosts checks which guests each network mode connects, on one host and across two. It
-// also changes the network that the agent itself uses: the change must be confirmed or rolled back.
+// TestNetworksConnectGuestsBetweenHosts checks which guests each network mode connects, on one host and between two
+// hosts. It also changes the network that the agent itself uses: the agent must confirm the change, or it is rolled
+// back.
 func TestNetworksConnectGuestsBetweenHosts(t *testing.T) { //nolint:tparallel // sequential steps in one lab
 	t.Parallel()
 	files, err := lab.GuestImage(t.Context(), lab.CacheDir())
@@ -65,7 +66,8 @@ func TestNetworksConnectGuestsBetweenHosts(t *testing.T) { //nolint:tparallel //
 		t.Errorf("packets as large as the overlay allows do not pass: %s", out)
 	}
 
-	// A host that releases the overlay disappears from the other host's peers, and returns after a new assignment.
+	// A host that releases the overlay must disappear from the other host's peers, and appear again after it is
+	// assigned again.
 	virsh(t, s.Hosts[1], "destroy", "c")
 	if xml := virsh(t, s.Hosts[1], "list", "--all", "--name"); !strings.Contains(xml, "c") {
 		t.Fatal(xml)
@@ -98,7 +100,7 @@ func TestNetworksConnectGuestsBetweenHosts(t *testing.T) { //nolint:tparallel //
 
 var pingsBack = regexp.MustCompile(`60 packets transmitted, (\d\d) packets received`)
 
-// changeConfirmed moves the agent's network device into a bridge and back, while guests of both hosts communicate
+// changeConfirmed moves the agent's network device into a bridge and out again, while guests of both hosts communicate
 // through it.
 func (s *switchedLab) changeConfirmed(t *testing.T, g *netGuest) {
 	g = g.withTest(t)
@@ -107,8 +109,8 @@ func (s *switchedLab) changeConfirmed(t *testing.T, g *netGuest) {
 		g.run("ping -q -c 60 -i 0.1 -W 5 10.70.0.3 >/tmp/ping 2>&1 &")
 		change()
 		out := g.run("wait; cat /tmp/ping")
-		// Packets in flight at the moment of the change may be lost. A broken or rolled-back link would lose most
-		// packets.
+		// Packets in flight at the moment of the change may be lost. If the link were broken or rolled back, most
+		// packets would be lost.
 		if m := pingsBack.FindStringSubmatch(out); m == nil || m[1] < "57" {
 			t.Errorf("%s: %s", what, out)
 		}
@@ -124,8 +126,8 @@ func (s *switchedLab) changeConfirmed(t *testing.T, g *netGuest) {
 	s.waitRestored(t)
 }
 
-// waitRestored waits until the first host's device has its address and routes again and the bridge is gone. The portal
-// must know too: a bridge reported during the change would block its name for the next network.
+// waitRestored waits until the first host's device has its address and routes again and the bridge is removed. The
+// portal must have this state, too: a bridge reported during the change would block its name for the next network.
 func (s *switchedLab) waitRestored(t *testing.T) {
 	t.Helper()
 	eventually(t, stepLimit, "the host is as before", func() (bool, string) {
@@ -135,7 +137,7 @@ func (s *switchedLab) waitRestored(t *testing.T) {
 	})
 }
 
-// changeRolledBack creates a bridge whose outgoing traffic is blocked, so that the host rolls the change back.
+// changeRolledBack creates a bridge whose outgoing traffic is blocked, so that the host must roll the change back.
 func (s *switchedLab) changeRolledBack(t *testing.T, g *netGuest) {
 	g = g.withTest(t)
 	s.inside(t, 0, "iptables", "-I", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
@@ -155,7 +157,7 @@ func (s *switchedLab) changeRolledBack(t *testing.T, g *netGuest) {
 	p.open("/networks/" + string(s.ids["over"]))
 	p.waitText("#network-body", "1 of 1")
 	p.capture("network-overlay")
-	// Remove the block and retry.
+	// Without the block, a retry must succeed.
 	s.inside(t, 0, "iptables", "-D", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
 	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPost, s.path("mgmt-cut")+"/hosts/"+string(s.hosts[0].ID)+"/retry", nil)
 	s.waitNetwork(t, "mgmt-cut", "it is up", networkUp)
@@ -163,7 +165,7 @@ func (s *switchedLab) changeRolledBack(t *testing.T, g *netGuest) {
 	s.waitRestored(t)
 }
 
-// killedBeforeConfirm kills the agent before it can confirm the change, which is then rolled back.
+// killedBeforeConfirm kills the agent before it can confirm the change, which must then be rolled back.
 func (s *switchedLab) killedBeforeConfirm(t *testing.T) {
 	s.inside(t, 0, "iptables", "-I", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
 	s.define(t, "mgmt-dies", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)

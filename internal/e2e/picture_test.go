@@ -18,13 +18,13 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// picturesVariable is the environment variable that names the directory for screenshots. Without it none are saved.
+// picturesVariable is the environment variable that names the directory for screenshots. Without it, none are stored.
 const picturesVariable = "QUANTIX_TEST_SCREENSHOTS"
 
 var themes = []string{"light", "dark"}
 
-// capture takes screenshots of the page in both themes, on a desktop and on a phone, and checks it with axe-core. The
-// gate checks only the light theme on a desktop, unless screenshots are wanted.
+// capture takes screenshots of the page in both themes, on a desktop and on a phone, and checks the page with axe-core.
+// The gate checks only the light theme on a desktop, unless screenshots are wanted.
 func (p *tab) capture(name string) {
 	p.Helper()
 	if !tier.Ordeal && os.Getenv(picturesVariable) == "" {
@@ -59,7 +59,7 @@ func (p *tab) captureSized(width, height int64, name, theme string) {
 	}
 }
 
-// withMenu opens a menu by a click for each screenshot of the shot. shows is a text in the menu.
+// withMenu opens a menu by a click, again for each screenshot of the shot. shows is a text in the open menu.
 func (p *tab) withMenu(sel, text, shows string) {
 	p.menu = func() {
 		p.Helper()
@@ -68,7 +68,8 @@ func (p *tab) withMenu(sel, text, shows string) {
 	}
 }
 
-// withTree opens the inventory, a drawer on a phone, for each screenshot of the shot. shows is a text in it.
+// withTree opens the inventory tree, a drawer on a phone, again for each screenshot of the shot. shows is a text in the
+// tree.
 func (p *tab) withTree(shows string) {
 	p.menu = func() {
 		p.Helper()
@@ -79,7 +80,7 @@ func (p *tab) withTree(shows string) {
 	}
 }
 
-// theme sets the color scheme that the user's system prefers.
+// theme sets the color scheme that the browser reports as the user's preference.
 func (p *tab) theme(theme string) {
 	p.Helper()
 	features := []*emulation.MediaFeature{
@@ -101,7 +102,7 @@ func (p *tab) settle() {
 	}
 }
 
-// checkWidth fails the test if anything but a table scrolls sideways.
+// checkWidth fails the test if any element other than a table can be scrolled sideways.
 func (p *tab) checkWidth(name string) {
 	p.Helper()
 	over, err := eval[int](p, `Math.max(document.documentElement.scrollWidth, document.querySelector("main")?.scrollWidth || 0) - innerWidth`)
@@ -110,7 +111,8 @@ func (p *tab) checkWidth(name string) {
 	}
 }
 
-// otherOnEnter finds buttons that Enter presses in a form although another button is drawn as the form's primary one.
+// otherOnEnter is a script that finds buttons that Enter presses in a form although another button looks like the
+// form's primary button.
 const otherOnEnter = `[...document.forms].flatMap(form => {
   const sends = [...form.elements].filter(e => e.type === "submit");
   const chosen = sends.find(e => e.matches(".primary, .danger")), first = sends[0];
@@ -136,7 +138,7 @@ type violation struct {
 const axeRun = `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v =>
   ({id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map(n => n.target.join(" ") + "  " + n.html.slice(0, 200) + "  " + (n.any[0]?.message || n.all[0]?.message || n.none[0]?.message || ""))})))`
 
-// axeSource reads axe-core, which is stored beside the browser's other libraries.
+// axeSource reads axe-core, which is in the directory of the browser's other libraries.
 var axeSource = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("../../static/internal/axe/axe.min.js") })
 
 // axe fails the test if axe-core finds a violation on the page.
@@ -171,8 +173,8 @@ func routePattern(route string) string {
 	return fmt.Sprintf(`^%s(\?.*)?$`, strings.Join(parts, "/"))
 }
 
-// shoot opens a page and captures it. QUANTIX_TEST_SCREENSHOTS_OF is a pattern that selects shots by name, for people
-// who work on these pages.
+// shoot opens a page and captures it. QUANTIX_TEST_SCREENSHOTS_OF is a pattern for shot names; a developer can use it
+// to capture only some pages.
 func (p *tab) shoot(s shot) {
 	p.Helper()
 	if of := os.Getenv("QUANTIX_TEST_SCREENSHOTS_OF"); of != "" && !regexp.MustCompile(of).MatchString(s.name) {

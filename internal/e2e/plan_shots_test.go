@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// plannedShots returns the pages that preview a change. vm is the path of the running VM's page.
+// plannedShots returns the shots of previews of a change. vm is the path of the running VM's page.
 func plannedShots(t *testing.T, a api, vm, running, failed string) []shot {
 	t.Helper()
 	return []shot{

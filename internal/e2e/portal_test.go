@@ -22,7 +22,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// portal is a portal that belongs to one test, which may kill it.
+// portal is a portal that belongs to one test. The test may kill it.
 type portal struct {
 	*program
 	t             *testing.T
@@ -64,7 +64,7 @@ func newPortal(t *testing.T, name string, args ...string) *portal {
 	return p
 }
 
-// start runs the portal, also after kill, waits until it is ready, and returns its output.
+// start runs the portal, waits until it is ready, and returns its output. It can be called again after kill.
 func (p *portal) start(name string) *lockedBuffer {
 	p.t.Helper()
 	var err error
@@ -127,8 +127,8 @@ func (p *portal) signIn() {
 	p.password = newPassword
 }
 
-// post sends a form, follows the redirect and returns the page. It retries on status 503, which a busy machine may
-// cause.
+// post sends a form, follows the redirect and returns the page. On status 503, which a busy machine may cause, it
+// retries.
 func (p *portal) post(path string, form url.Values) (page string) {
 	p.t.Helper()
 	eventually(p.t, stepLimit, "POST "+path, func() (bool, string) {
@@ -149,7 +149,7 @@ func (p *portal) post(path string, form url.Values) (page string) {
 
 var tokenPattern = regexp.MustCompile(`qx_[0-9A-Za-z_-]{40,}`)
 
-// api creates an API token on the account's page, once, and returns a client.
+// api creates an API token on the account's page at its first call, and returns a client with it.
 func (p *portal) api() api {
 	p.t.Helper()
 	if p.token == "" {

@@ -34,10 +34,10 @@ import (
 
 const portalCount = 3
 
-// site is the setup of the manual's chapter on several portals: the balancer, three portals, and a PostgreSQL primary
-// with its standby.
+// site is the setup in the manual's chapter on several portals: the load balancer, three portals, and a PostgreSQL
+// primary with its standby.
 type site struct {
-	*portal // the balancer, as users see it
+	*portal // the balancer, which users reach as if it were one portal
 	t       *testing.T
 	primary *postgres
 	standby *postgres
@@ -69,12 +69,13 @@ func newSite(t *testing.T, through balancer) *site {
 			fmt.Sprintf("192.0.2.1%d:8444", i+1), host+":"+hosts)
 		p := &portal{t: t, dir: filepath.Join(dir, fmt.Sprint("portal", i+1)), url: "http://" + listen, args: []string{
 			"portal", "--listen", listen, "--public-url", s.url, "--trusted-proxies", "127.0.0.0/8",
-			// The agent listener accepts all addresses, so only --pair-url makes hosts dial this portal.
+			// The agent listener accepts connections at all addresses, so only --pair-url makes hosts connect to this
+			// very portal.
 			"--agent-listen", "0.0.0.0:" + hosts, "--agent-url", s.agentURL, "--pair-url", "https://" + host + ":" + hosts,
 			"--database-url", database,
 		}}
 		p.args = append(p.args, "--data-dir", p.dir)
-		if i > 0 { // the first portal generated the key
+		if i > 0 { // the first portal has generated the key
 			p.args = append(p.args, "--secrets-key", filepath.Join(s.portals[0].dir, "secrets.key"))
 		}
 		t.Cleanup(func() {
@@ -99,8 +100,8 @@ func newSite(t *testing.T, through balancer) *site {
 	return s
 }
 
-// until polls the balancer, signed in as administrator if possible, until the response has the status and contains the
-// text.
+// until sends requests to the balancer until the response has the status and contains the text. It is signed in as
+// administrator if possible.
 func (s *site) until(what, path string, status int, text string) {
 	s.t.Helper()
 	ask := cmp.Or(s.browser, &http.Client{Transport: s.via, Timeout: httpClient.Timeout})
@@ -115,7 +116,7 @@ func (s *site) until(what, path string, status int, text string) {
 	})
 }
 
-// checkConsoles opens n consoles through the balancer, and expects the VNC greeting of each.
+// checkConsoles opens n consoles through the balancer, and expects a VNC greeting from each of them.
 func (s *site) checkConsoles(n int, vm fleet.VMID) {
 	s.t.Helper()
 	people, err := client.New(s.url, s.token, &http.Client{Transport: s.via, Timeout: stepLimit})
@@ -141,7 +142,7 @@ type requests struct {
 	mu       sync.Mutex
 	done     map[string]bool // names of created projects
 	failures []string        // unexpected responses
-	noErrors bool            // whether a 5xx status or a broken connection is unexpected
+	noErrors bool            // whether a 5xx status and a broken connection count as failures
 }
 
 func (o *requests) expectNoErrors(on bool) {
@@ -170,7 +171,7 @@ func (o *requests) count() int {
 	return len(o.done)
 }
 
-// sendRequests creates projects and lists VMs without pause until stop is called.
+// sendRequests creates projects and lists VMs in a loop until stop is called.
 func (s *site) sendRequests() (o *requests, stop func()) {
 	o = &requests{done: map[string]bool{}, noErrors: true}
 	a, end := s.api(), make(chan struct{})
@@ -204,15 +205,15 @@ func (s *site) sendRequests() (o *requests, stop func()) {
 	return o, sync.OnceFunc(func() { close(end); all.Wait() })
 }
 
-// waitMore waits until ten more projects were created.
+// waitMore waits until ten more projects have been created.
 func (o *requests) waitMore(t *testing.T) {
 	t.Helper()
 	from := o.count()
 	eventually(t, endLimit, "more created projects", func() (bool, string) { return o.count() >= from+10, strconv.Itoa(o.count() - from) })
 }
 
-// TestPortalsBehindHAProxy checks the manual's chapter on several portals: consoles, a rolling restart, and a failover
-// of the database, which first hangs and then dies.
+// TestPortalsBehindHAProxy checks the manual's chapter on several portals: consoles, a rolling restart, and failovers
+// of a database that first hangs and then dies.
 func TestPortalsBehindHAProxy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, haproxy)
@@ -271,7 +272,7 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// selfSigned returns a certificate and its key in one PEM text, and a pool that trusts it.
+// selfSigned returns a certificate and its key in one PEM text, and a pool that trusts the certificate.
 func selfSigned(t *testing.T, address string) (file string, trust *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -30,8 +30,8 @@ type program struct {
 	err  error         // how it ended; valid once gone is closed
 }
 
-// launch starts the program with the given arguments and without QUANTIX_ variables of the machine. It dies with the
-// test process.
+// launch starts the program with the given arguments and without the machine's QUANTIX_ variables. The process dies
+// with the test process.
 func launch(name string, env []string, args ...string) (*program, error) {
 	path, err := binary()
 	if err != nil {
@@ -64,7 +64,7 @@ func launch(name string, env []string, args ...string) (*program, error) {
 	return p, nil
 }
 
-// reap waits for the process, once its standard output has been read.
+// reap waits until the process has ended. It must be called after the standard output was read.
 func (p *program) reap() {
 	p.err = p.cmd.Wait()
 	close(p.gone)
@@ -79,7 +79,7 @@ func cleanEnv() (env []string) {
 	return env
 }
 
-// signal sends a signal that ends the process, and returns how it ended.
+// signal sends a signal that ends the process, and returns how the process ended.
 func (p *program) signal(s os.Signal) error {
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -117,7 +117,7 @@ type readyHost struct {
 	LibvirtURI string `json:"libvirtUri"`
 }
 
-// playground is a running demo or lab.
+// playground is a running demo or lab, with its portal's address and password.
 type playground struct {
 	*program
 	readyLine
@@ -166,13 +166,13 @@ func startPlayground(name string, env []string, args ...string) (*playground, er
 	}
 }
 
-// sharedProgram is a demo or lab that several tests use. The first test that needs it starts it; it ends after the last
+// sharedProgram is a demo or lab that several tests use. It starts when a test first needs it, and ends after the last
 // test.
 type sharedProgram struct {
 	name  string
 	env   func() []string
 	args  func() []string
-	files func() string // a directory that must be empty at the end
+	files func() string // a directory that must be empty after the end
 
 	once       sync.Once
 	playground *playground
@@ -181,7 +181,7 @@ type sharedProgram struct {
 }
 
 var (
-	// The lab keeps its data in a given directory. The demo uses a temporary one, which it must remove.
+	// The lab stores its data in a given directory. The demo uses a temporary directory, which it must remove.
 	labProgram = &sharedProgram{
 		name: "lab", args: func() []string { return []string{"--data-dir", labDir()} },
 	}
@@ -198,7 +198,8 @@ func demoTemp() string {
 	return dir
 }
 
-// get returns the shared program, and starts it if necessary. If the test fails, it prints the end of the logs.
+// get returns the shared program, and starts it if necessary. If the test fails, get prints the end of the program's
+// logs.
 func (s *sharedProgram) get(t *testing.T) *playground {
 	t.Helper()
 	s.once.Do(func() {

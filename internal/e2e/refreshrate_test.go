@@ -24,7 +24,7 @@ func TestPageShowsRefreshInterval(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	injected := make(chan string) // each value goes into one stream
+	injected := make(chan string) // each value is inserted into one stream
 	proxyHandler := httputil.NewSingleHostReverseProxy(behind)
 	proxyHandler.FlushInterval = -1
 	proxyHandler.ModifyResponse = func(r *http.Response) error {
@@ -45,7 +45,7 @@ func TestPageShowsRefreshInterval(t *testing.T) {
 	p.waitText("#pace", "live, every 4 s")
 	p.capture("pace")
 	vm := findByName[fleet.VMView](t, s.api(), "vms", "desk-01")
-	p.open("/vms/" + string(vm.ID)) // another page on the same stream, which does not repeat the event
+	p.open("/vms/" + string(vm.ID)) // another page on the same stream; the stream does not repeat the event
 	p.waitText("#pace", "live, every 4 s")
 	go func() { injected <- "event: pace\ndata: 1\n\n" }()
 	p.waitTrue("the interval to be hidden", `document.getElementById("pace").hidden`)
@@ -59,7 +59,7 @@ type injector struct {
 
 func (r *injector) Read(b []byte) (int, error) {
 	n, err := r.from.Read(b)
-	copy(b, bytes.ReplaceAll(b[:n], []byte("event: pace"), []byte("event: own "))) // ignore the portal's own interval
+	copy(b, bytes.ReplaceAll(b[:n], []byte("event: pace"), []byte("event: own "))) // renames the portal's own interval event, so that pages ignore it
 	select {
 	case more := <-r.injected:
 		return n + copy(b[n:], more), err

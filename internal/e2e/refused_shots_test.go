@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// refusedDialog checks the error of a dialog action: it must be shown, announced and closable above the dialog,
-// although the dialog makes everything around it inert.
+// refusedDialog checks how a dialog shows an error of its action. The error must be visible above the dialog, announced
+// and closable, although everything around the dialog is inert.
 func refusedDialog(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
@@ -39,7 +39,7 @@ func refusedDialog(t *testing.T) {
 	p.waitTrue("the toasts to be the page's again", `document.querySelector("#toasts").parentElement === document.body`)
 }
 
-// waitAnnounced waits until a screen reader would announce the text: it must be in an exposed live region.
+// waitAnnounced waits until a screen reader would announce the text, which must be in an exposed live region.
 func (p *tab) waitAnnounced(text string) {
 	p.Helper()
 	eventually(p, stepLimit, "the announcement of "+text, func() (ok bool, why string) {

@@ -36,7 +36,7 @@ func newPrimary(t *testing.T, dir string) *postgres {
 	return p
 }
 
-// standby starts a standby of p. From then on p commits only what the standby has received.
+// standby starts a standby of p. From then on, p commits only what the standby has received.
 func (p *postgres) standby(dir string) *postgres {
 	p.t.Helper()
 	s := &postgres{t: p.t, dir: dir, address: freeAddress(p.t)}
@@ -117,7 +117,7 @@ func (p *postgres) start() {
 	})
 }
 
-// daemon starts a program that ends with the test. The returned channel is closed when it has ended.
+// daemon starts a program that ends with the test. The returned channel is closed when the program has ended.
 func daemon(t *testing.T, cmd *exec.Cmd, log string) <-chan struct{} {
 	t.Helper()
 	started, gone := make(chan error), make(chan struct{})
@@ -140,7 +140,7 @@ func daemon(t *testing.T, cmd *exec.Cmd, log string) <-chan struct{} {
 	return gone
 }
 
-// signal signals the server and all its processes.
+// signal sends the signal to the server and all its processes.
 func (p *postgres) signal(s syscall.Signal) {
 	for _, pid := range append([]int{p.pid}, childrenOf(p.pid)...) {
 		_ = syscall.Kill(pid, s)

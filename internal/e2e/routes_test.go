@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// emptyFleet captures the pages of a newly installed portal, and of one whose only host is offline.
+// emptyFleet captures the pages of a newly installed portal, and of a portal whose only host is offline.
 func emptyFleet(t *testing.T) {
 	t.Parallel()
 	s := newPortal(t, unique("empty"))
@@ -50,8 +50,8 @@ func emptyFleet(t *testing.T) {
 
 var routeLine = regexp.MustCompile(`\{get, "([^"]+)", page,`)
 
-// checkEveryRoute fails the test if a page in the route table is neither among the shots nor known to be captured
-// elsewhere.
+// checkEveryRoute fails the test if a page in the route table is missing among the shots, unless another test captures
+// it.
 func checkEveryRoute(t *testing.T, shots []shot) {
 	t.Helper()
 	files, err := filepath.Glob("../../web/*.go")
@@ -71,7 +71,7 @@ func checkEveryRoute(t *testing.T, shots []shot) {
 	if len(routes) < 20 {
 		t.Fatalf("only %d pages were found in the table of routes", len(routes))
 	}
-	// Captured by other shots: pages behind a click, and pages for people who are not signed in.
+	// Captured by other shots: pages that open only after a click, and pages for users who are not signed in.
 	seen := []string{"/sign-in", "/plans/p", "/vms/bulk/b", "/hosts/h/found/v", "/tasks/t", "/account/tokens/t/delete", "/vms/v/disks/detach", "/vms/v/disks/replace", "/vms/v/disks/move", "/vms/v/disks/image", "/vms/v/disks/grow", "/images/well-known/i/edit", "/images/well-known/i/delete"}
 	for _, s := range shots {
 		seen = append(seen, s.path)
@@ -84,7 +84,7 @@ func checkEveryRoute(t *testing.T, shots []shot) {
 	}
 }
 
-// blockPools creates an iSCSI pool whose LUNs VMs can use, and a Ceph pool whose cluster does not answer.
+// blockPools creates an iSCSI pool with LUNs that VMs can use, and a Ceph pool whose cluster does not answer.
 func (a api) blockPools(t *testing.T) (san, ceph fleet.PoolID) {
 	t.Helper()
 	add := func(name, secret string, spec fleet.PoolSpec) fleet.PoolID {

@@ -11,19 +11,19 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// shot is a page to capture. act brings it into the wanted state.
+// shot is a page to capture. act brings the page into the state for the screenshot; nil: nothing to do.
 type shot struct {
 	name, path string
 	act        func(p *tab)
 }
 
-// fragments are routes of page parts, which are captured within their pages.
+// fragments are routes of parts of pages, which are captured together with their pages.
 var fragments = []string{
 	"/search/suggest", "/complete", "/tree/:view/:node", "/menus/vm/:id", "/menus/host/:id", "/menus/pool/:id", "/menus/network/:id", "/menus/image/:id", "/menus/template/:id",
 	"/tasks/recent", "/tasks/running", "/choices/:noun", "/hosts/labelled",
 }
 
-// TestScreenshots captures every page in both themes, on a desktop and on a phone, and checks each with axe-core.
+// TestScreenshots captures every page in both themes, on a desktop and on a phone, and checks each page with axe-core.
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	t.Run("pages", func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestScreenshots(t *testing.T) {
 		all := len(shots)
 		shots = tierShots(shots)
 		t.Logf("%d of %d shots", len(shots), all)
-		// Two tabs share the work, because the machine has at least two cores.
+		// Two tabs capture half of the shots each, because the machine has at least two cores.
 		for half := range 2 {
 			t.Run([]string{"even", "odd"}[half], func(t *testing.T) {
 				t.Parallel()
@@ -68,7 +68,7 @@ func TestScreenshots(t *testing.T) {
 	t.Run("refused dialog", refusedDialog)
 }
 
-// tierShots returns the shots of the current tier. The gate takes only the first shot of each page and tab.
+// tierShots returns the shots for the current tier. The gate takes only the first shot of each page and tab.
 func tierShots(shots []shot) (taken []shot) {
 	if tier.Ordeal || os.Getenv(picturesVariable) != "" {
 		return shots

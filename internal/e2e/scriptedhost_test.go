@@ -15,7 +15,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// scriptedHost is a host whose agent the test replaces, so that it can report any state.
+// scriptedHost is a host without an agent: the test itself sends the agent's messages, so that it can report any state.
 type scriptedHost struct {
 	*testing.T
 	client *wire.Client
@@ -65,7 +65,7 @@ func (h *scriptedHost) report() {
 	}
 }
 
-// finish claims the next job and reports the given result, without doing the job.
+// finish claims the next job and reports the given result without executing the job.
 func (h *scriptedHost) finish(result func(wire.Work) wire.Finish) {
 	h.Helper()
 	claim, err := h.client.Claim(h.Context(), wire.ClaimRequest{Max: 1})

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// agentGuest is a running guest created in the portal. It runs commands through its guest agent.
+// agentGuest is a running guest that was created in the portal. Its methods run commands through the guest agent.
 type agentGuest struct {
 	h  readyHost
 	vm fleet.VMView
@@ -28,7 +28,7 @@ const (
 	bootLimit         = 2 * guestLimit   // for two guests that boot at once
 )
 
-// do runs a command in the guest and returns its output. It returns an error if the guest agent does not answer.
+// do runs a command in the guest and returns its output. If the guest agent does not answer, it returns an error.
 func (g agentGuest) do(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, guestCommandLimit)
 	defer cancel()
@@ -73,8 +73,8 @@ func (g agentGuest) ask(ctx context.Context, answer any, execute string, argumen
 	return json.Unmarshal(out, &struct{ Return any }{answer})
 }
 
-// fetches requests a page from another guest on each port, and returns the ports that answered. Blocked connections
-// never end, so each attempt has a timeout.
+// fetches requests a page from another guest on each port, and returns the ports that answered. A blocked connection
+// never ends, so each attempt has a timeout.
 func (g agentGuest) fetches(ctx context.Context, from agentGuest, ports ...int) (string, error) {
 	var script strings.Builder
 	for _, port := range ports {
@@ -85,12 +85,12 @@ func (g agentGuest) fetches(ctx context.Context, from agentGuest, ports ...int) 
 }
 
 // TestSecurityGroupBlocksPortBetweenGuests checks the rules of a security group between two running guests on one
-// network of a real host. Removing a rule must block its port and no other. A new rule must open it again for the
-// members of a group while they are in it. The portal's rule test must agree with the traffic.
+// network of a real host. Removing a rule must block its port and no other port. A new rule must open the port again
+// for the members of a group, as long as they are members. The portal's rule test must agree with the actual traffic.
 func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	t.Parallel()
-	// The hosts have their own networks: libvirt briefly removes the jump to all its rules when it writes any. Other
-	// tests' hosts must not open this test's firewall that way.
+	// The hosts are in networks of their own, apart from other tests' hosts: whenever libvirt writes firewall rules, it
+	// briefly removes the jump to all its rules, which would open this test's firewall.
 	s := newSwitchedLab(t, unique("groups"))
 	a := s.api
 	const prefix = "10.75.0."
@@ -100,7 +100,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	}}}, 0)
 	s.waitNetwork(t, "guests", "it is up", networkUp)
 	for name := range strings.FieldsSeq(virsh(t, s.Hosts[0], "list", "--name")) {
-		virsh(t, s.Hosts[0], "destroy", name) // the lab's own guest, which would slow the machine down
+		virsh(t, s.Hosts[0], "destroy", name) // this guest of the lab would slow the machine down
 	}
 
 	project, pool := a.project(t, "lab"), a.pool(t, "shared")
@@ -140,7 +140,8 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 			return err == nil && strings.Contains(out, g.ip+"/"), fmt.Sprint(out, err)
 		})
 	}
-	// The servers listen permanently. A server restarted for each request might not be up yet when it is asked.
+	// The servers listen permanently. If a server were restarted for each request, it might not listen yet when a
+	// request comes.
 	eventually(t, guestLimit, "the server serves", func() (bool, string) {
 		_, err := server.do(t.Context(), "mkdir -p /tmp/www; echo served >/tmp/www/index.html; for p in 80 81; do httpd -p $p -h /tmp/www; done 2>/dev/null")
 		here := server
@@ -149,8 +150,8 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 		return got == "80 81", fmt.Sprint(got, err, bad)
 	})
 
-	// sees waits until the client gets pages on exactly these ports of 80 and 81, three times in a row. In each round
-	// an open port answers, so only the rules can block the other one.
+	// sees waits until the client gets pages from exactly the wanted ports among 80 and 81, three times in a row. In
+	// each round an open port answers, so only the rules can block the other port.
 	sees := func(what, want string) {
 		t.Helper()
 		rounds := 0
@@ -184,7 +185,7 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	rules(out, in(81), in(80))
 	sees("both ports are open again", "80 81")
 
-	// If Linux does not pass bridged packets to iptables, a host filters nothing. The portal must report that.
+	// If Linux does not pass bridged packets to iptables, a host cannot filter them. The portal must report this.
 	filterBridges := func(value string) {
 		t.Helper()
 		s.inside(t, 0, "sh", "-c", "echo "+value+" >/proc/sys/net/bridge/bridge-nf-call-iptables")

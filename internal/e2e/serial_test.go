@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loginLimit is the time limit for a full Debian to reach its login prompt, emulated on a busy machine.
+// loginLimit is the time limit for a complete Debian to reach its login prompt, with emulation on a busy machine.
 const loginLimit = 6 * time.Minute
 
-// serial is a session on a guest's serial console.
+// serial is a shell on a guest's serial console.
 type serial struct {
 	t      *testing.T
 	pty    *os.File
@@ -72,11 +72,11 @@ func (s *serial) send(line string) {
 	}
 }
 
-// signInTries limits the attempts to sign in: the login prompt may appear before first-boot initialization has created
-// the user.
+// signInTries limits the attempts to sign in, because the login prompt may appear before the first-boot initialization
+// has created the user.
 const signInTries = 3
 
-// signIn signs in at the login prompt. It leaves a shell without echo, and silences kernel messages on the console.
+// signIn signs in at the login prompt. It starts a shell without echo, and turns off kernel messages on the console.
 func (s *serial) signIn(hostname, user, password string) {
 	s.t.Helper()
 	for try := 1; ; try++ {

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// snapshotShots returns the pages of a VM's snapshots and their schedules.
+// snapshotShots returns the shots of VMs' snapshots and snapshot schedules.
 func snapshotShots(t *testing.T, a api, of, running, failed fleet.VMView) []shot {
 	t.Helper()
 	old, snaps := a.createSnapshots(t, of), "/vms/"+string(of.ID)

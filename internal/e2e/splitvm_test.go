@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// splitVM captures a VM that two hosts run, and the result of the decision which of them keeps it.
+// splitVM captures a VM that two hosts run, and the page after a user has decided which host keeps the VM.
 func splitVM(t *testing.T) {
 	t.Parallel()
 	s := newPortal(t, unique("split"))

@@ -53,8 +53,8 @@ func (p *portal) statuses(t *testing.T) (page, api int) {
 	return res.StatusCode, got.status
 }
 
-// TestPrivatePostgresRestartedAfterCrash kills the private PostgreSQL of a running portal. Pages and API may only
-// answer that the database is unavailable, until the portal has restarted it.
+// TestPrivatePostgresRestartedAfterCrash kills the private PostgreSQL of a running portal. Until the portal has
+// restarted it, pages and API may only answer that the database is unavailable.
 func TestPrivatePostgresRestartedAfterCrash(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, unique("back"))
@@ -69,7 +69,7 @@ func TestPrivatePostgresRestartedAfterCrash(t *testing.T) {
 					t.Fatalf("the page answered %d and the API %d, want 503 until it is 200", page, api)
 				}
 			}
-			// Backends of the dead server still answer for a moment, so a new process ID is needed, too.
+			// Backends of the dead server still answer for a moment, so the test also waits for a new process ID.
 			text, _ := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 			anew := len(text) > 0 && !strings.HasPrefix(string(text), before+"\n")
 			return anew && page == http.StatusOK && api == http.StatusOK, fmt.Sprintf("the page answers %d, the API %d", page, api)
@@ -81,7 +81,7 @@ func TestPrivatePostgresRestartedAfterCrash(t *testing.T) {
 	killPostmaster(t, p.dir)
 	back(before)
 
-	// PostgreSQL cannot restart while its files are renamed, so that the responses meanwhile can be checked.
+	// PostgreSQL cannot restart while its files are renamed, so that the test can check responses during the failure.
 	before = postmaster(t, p.dir)
 	pid, err := strconv.Atoi(before)
 	if err != nil {
@@ -129,8 +129,9 @@ func failedStart(t *testing.T, args ...string) string {
 	return text
 }
 
-// TestDataDirectoryRefusesSecondPortal starts a second portal on a portal's data directory. It must fail with the first
-// one's process ID, and leave the first one undisturbed. Commands that only read may use the directory.
+// TestDataDirectoryRefusesSecondPortal starts a second portal on the data directory of a running portal. It must fail
+// with the first portal's process ID, and must not disturb the first portal. Commands that only read may use the
+// directory.
 func TestDataDirectoryRefusesSecondPortal(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, unique("owned"))
@@ -153,7 +154,7 @@ func TestDataDirectoryRefusesSecondPortal(t *testing.T) {
 	if err != nil || !strings.Contains(users, "admin") {
 		t.Errorf("the users cannot be listed beside the portal: %v: %s", err, users)
 	}
-	// The running portal's address must override the default settings of this command.
+	// The running portal's address must override this command's default settings.
 	token, err := output(t.Context(), path, "host", "token", "--data-dir", p.dir, "--log-level", "error")
 	if err != nil || !strings.Contains(token, "--portal "+p.agentURL+" ") {
 		t.Errorf("the join command does not name %s: %v: %s", p.agentURL, err, token)
@@ -164,7 +165,7 @@ func TestDataDirectoryRefusesSecondPortal(t *testing.T) {
 	requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "undisturbed"})
 }
 
-// TestFailedStartsExplainReason starts portals that cannot start.
+// TestFailedStartsExplainReason starts portals that cannot start. Each must print the reason.
 func TestFailedStartsExplainReason(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -213,7 +214,7 @@ func TestFailedStartsExplainReason(t *testing.T) {
 	}
 }
 
-// newerSchema returns the URL of a database that a later release has migrated.
+// newerSchema returns the URL of a database with the schema of a later release.
 func newerSchema(t *testing.T) string {
 	t.Helper()
 	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, unique("newer")), Unsafe: true, DieWithParent: true})
@@ -236,7 +237,7 @@ func newerSchema(t *testing.T) string {
 	return pg.URL()
 }
 
-// TestDemoRestartKeepsVMs starts a demo twice on one data directory.
+// TestDemoRestartKeepsVMs starts a demo twice on one data directory. Its VMs must still exist.
 func TestDemoRestartKeepsVMs(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(root, unique("again"))
@@ -279,7 +280,7 @@ func TestDemoRestartKeepsVMs(t *testing.T) {
 	}
 }
 
-// signInLeadsTo returns the path after a sign-in with the printed password.
+// signInLeadsTo returns the path of the page after a sign-in with the printed password.
 func signInLeadsTo(t *testing.T, s *playground) string {
 	t.Helper()
 	client := &http.Client{Timeout: 15 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -292,7 +293,8 @@ func signInLeadsTo(t *testing.T, s *playground) string {
 	return to
 }
 
-// TestLabRestartKeepsHostsAndVM starts a lab twice on one data directory. Its hosts and VM must exist again, and work.
+// TestLabRestartKeepsHostsAndVM starts a lab twice on one data directory. Its hosts and its VM must exist again and
+// work.
 func TestLabRestartKeepsHostsAndVM(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(root, unique("l"))
@@ -312,7 +314,7 @@ func TestLabRestartKeepsHostsAndVM(t *testing.T) {
 	if len(vms) != 1 {
 		t.Fatalf("%d VMs, want the one of before", len(vms))
 	}
-	a.waitPhase(t, stepLimit, vms[0].ID, fleet.PhaseStopped) // the host was off meanwhile
+	a.waitPhase(t, stepLimit, vms[0].ID, fleet.PhaseStopped) // the host was off in the meantime
 	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vms[0].ID)+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vms[0].ID, fleet.PhaseRunning)
 	if err := second.signal(syscall.SIGTERM); err != nil {
@@ -320,7 +322,7 @@ func TestLabRestartKeepsHostsAndVM(t *testing.T) {
 	}
 }
 
-// startAgain starts a demo or lab on a data directory. It returns the portal's URL in the first host's identity.
+// startAgain starts a demo or lab on a data directory. It also returns the portal's URL that the first host has stored.
 func startAgain(t *testing.T, name, dir string) (*playground, string) {
 	t.Helper()
 	p, err := startPlayground(filepath.Base(dir), nil, name, "--json", "--listen", "127.0.0.1:0", "--data-dir", dir)
@@ -352,7 +354,7 @@ func startAgain(t *testing.T, name, dir string) (*playground, string) {
 	return p, joined.Portal
 }
 
-// listeners returns the address of the local listener on the port, or nothing if none listens.
+// listeners returns the addresses of local listeners on the port.
 func listeners(t *testing.T, port string) []string {
 	t.Helper()
 	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))

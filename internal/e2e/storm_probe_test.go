@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// probeUntil calls look periodically until the storm is over.
+// probeUntil calls look periodically until over is closed.
 func (s *storm) probeUntil(over <-chan struct{}, look func()) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -31,18 +31,18 @@ func (s *storm) probeUntil(over <-chan struct{}, look func()) {
 	}
 }
 
-// currentPhases are the phases that may be shown only from a fresh report. runningPhases are the phases that a dead VM
-// must not have.
+// currentPhases are the phases that may be shown only if the report is fresh. runningPhases are the phases that a dead
+// VM must not have.
 var (
 	currentPhases = []string{"running", "needsRestart", "stopped", "paused", "starting", "stopping", "missing", "crashed", "Running", "Needs restart", "Stopped", "Paused", "Starting", "Stopping", "Missing", "Crashed"}
 	runningPhases = []string{"running", "needsRestart", "paused", "Running", "Needs restart", "Paused"}
 )
 
-// inFlight is the maximum time from reading a hypervisor's state until it is in the portal's database, on a busy
-// machine.
+// inFlight is the maximum time from the agent's read of a hypervisor's state until the portal's database has that
+// state, on a busy machine.
 const inFlight = 10 * time.Second
 
-// observation is a VM's phase at one place, in a response requested at the given time.
+// observation is a VM's phase as one place showed it, with the time of the request.
 type observation struct {
 	h     *stormHost
 	where string
@@ -50,12 +50,12 @@ type observation struct {
 	asked time.Time
 }
 
-// readTimes holds for each host when its newest known state was read, according to the portal. It is nil if the portal
-// did not answer.
+// readTimes holds, for each host, when its agent read the newest state that the portal has, according to the portal. It
+// is nil if the portal did not answer.
 type readTimes map[*stormHost]time.Time
 
 // checkPhase fails the test if the observed phase was wrong. before and after are the read times that the portal
-// reported before and after the observation: the observed state was read in between.
+// reported before and after the observation. The observed state was read between these times.
 func (s *storm) checkPhase(v observation, before, after readTimes) {
 	n, _ := s.judged.LoadOrStore(v.where+" "+v.phase, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
@@ -72,7 +72,7 @@ func (s *storm) checkPhase(v observation, before, after readTimes) {
 	}
 }
 
-// checkHostPhase fails the test if the portal must not show the phase for a host whose state was read at that time.
+// checkHostPhase fails the test if the portal must not show the phase for a host whose state was read at the time read.
 func (s *storm) checkHostPhase(h *stormHost, phase string, read, asked time.Time) {
 	n, _ := s.judged.LoadOrStore(ofHost+" "+phase, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
@@ -88,7 +88,7 @@ func (s *storm) checkHostPhase(h *stormHost, phase string, read, asked time.Time
 	}
 }
 
-// probeHosts checks the hosts and returns when their states were read.
+// probeHosts checks the phases of the hosts, and returns when the hosts' states were read.
 func (s *storm) probeHosts() readTimes {
 	asked := time.Now()
 	got, err := s.a.send(s.t.Context(), http.MethodGet, "/api/v1/hosts?limit=100", nil)
@@ -147,7 +147,7 @@ var (
 	chip = regexp.MustCompile(`(?s)class="chip[^"]*">(.*?)</span>`)
 )
 
-// probePages reads the phases that the list and each VM's page show.
+// probePages checks the phases that the list of VMs and each VM's page show.
 func (s *storm) probePages() {
 	before := s.probeHosts()
 	var all []observation

@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	simulated   = 8                             // simulated hosts beside the real one
-	stormLimit  = fleet.Freshness + time.Second // after this time of a fault all earlier states are stale
+	simulated   = 8                             // number of simulated hosts in addition to the real host
+	stormLimit  = fleet.Freshness + time.Second // so long after the start of a fault, all earlier states are stale
 	longFault   = stormLimit + 4*time.Second    // duration of faults that must become visible
-	shortFault  = 700 * time.Millisecond        // duration of faults that need not
-	stormFaults = 200                           // total number of faults
+	shortFault  = 700 * time.Millisecond        // duration of faults that need not become visible
+	stormFaults = 200                           // number of faults of all kinds
 )
 
-// API and pages that show a VM or its host.
+// Places that show the phase of a VM or its host.
 const (
 	inAPI  = "API"
 	onPage = "page"
@@ -36,16 +36,16 @@ const (
 	ofHost = "host"
 )
 
-// stormHost is a host in the fault storm, with its single VM and their true state.
+// stormHost is a host in the fault storm, with its only VM and the true state of both.
 type stormHost struct {
 	name     string
 	vm       fleet.VMView
 	cutProxy *cutProxy
 
 	mu          sync.Mutex
-	blindSince  time.Time            // since when its hypervisor's state cannot have been read and reported; zero: it can
-	deadSince   time.Time            // since when the VM is not running; zero: it runs or was started
-	lastRequest map[string]time.Time // place -> time of its last request
+	blindSince  time.Time            // since when nobody can have read and reported its hypervisor's state; zero: the state can be read
+	deadSince   time.Time            // since when the VM does not run; zero: it runs or was started
+	lastRequest map[string]time.Time // place -> time of the last request
 	phase       string               // phase of the host when last shown
 }
 
@@ -55,7 +55,7 @@ func (h *stormHost) set(at *time.Time, to time.Time) {
 	*at = to
 }
 
-// storm is a portal whose hosts and database fail, with probes that read its pages continuously.
+// storm is a portal whose hosts and database have faults, together with probes that read its pages continuously.
 type storm struct {
 	*faultRig
 	a      api
@@ -64,8 +64,8 @@ type storm struct {
 	judged sync.Map // place and phase -> *atomic.Int64: how often shown
 	wrong  atomic.Int64
 
-	// exclusive is closed when the exclusive faults have ended. Until then no other fault may make
-	// pages unavailable, because the probes check the last seconds of these faults.
+	// exclusive is closed when the faults that need the portal for themselves have ended. Until then, no other fault
+	// may make pages unavailable, because the probes check these faults in their last seconds.
 	exclusive chan struct{}
 }
 
@@ -151,7 +151,7 @@ func (s *storm) joinSimulated(h *stormHost) {
 		err = json.Unmarshal(got.body, &token)
 	}
 	if err == nil {
-		// All simulated hosts are on one machine, so each gets its own UUID.
+		// All simulated hosts are on one machine, so each of them needs a UUID of its own.
 		_, err = agent.Join(s.t.Context(), agent.JoinOptions{
 			Portal: h.cutProxy.url, Token: token.Secret, Name: h.name, HostUUID: fleet.NewID[string](), DataDir: s.agentDir(h),
 		})
@@ -167,7 +167,7 @@ func (s *storm) joinSimulated(h *stormHost) {
 	})
 }
 
-// keepFault keeps a fault for the duration, and counts it.
+// keepFault waits while a fault lasts, and counts the fault.
 func (s *storm) keepFault(d time.Duration) {
 	s.faults.Add(1)
 	select {
@@ -176,8 +176,8 @@ func (s *storm) keepFault(d time.Duration) {
 	}
 }
 
-// keepFaultUntilShown keeps a host's fault until each place has been read after the limit, so that every place must
-// show it.
+// keepFaultUntilShown lets a host's fault last until each place was requested after stormLimit, so that every place
+// must show the fault.
 func (s *storm) keepFaultUntilShown(h *stormHost, begun time.Time) {
 	s.keepFault(longFault)
 	eventually(s.t, 4*stepLimit, "a request for "+h.name+" after its limit", func() (bool, string) {
@@ -192,7 +192,7 @@ func (s *storm) keepFaultUntilShown(h *stormHost, begun time.Time) {
 	})
 }
 
-// blindHost injects a fault that keeps the portal from learning about a host's guests.
+// blindHost injects a fault because of which the portal gets no reports on a host's guests.
 func (s *storm) blindHost(h *stormHost, d time.Duration, begin, end func()) {
 	begin()
 	begun := time.Now()
@@ -202,7 +202,7 @@ func (s *storm) blindHost(h *stormHost, d time.Duration, begin, end func()) {
 	} else {
 		s.keepFault(d)
 	}
-	h.set(&h.blindSince, time.Time{}) // reset before the fault ends, because new reports may arrive from then on
+	h.set(&h.blindSince, time.Time{}) // reset before the fault ends, because new reports may then arrive at once
 	end()
 	s.pause(shortFault)
 }
@@ -210,7 +210,7 @@ func (s *storm) blindHost(h *stormHost, d time.Duration, begin, end func()) {
 // pause waits between two faults.
 func (s *storm) pause(d time.Duration) { s.keepFault(d); s.faults.Add(-1) }
 
-// faultsOnSimulated injects 22 faults into a simulated host, whose guests live in its agent's process.
+// faultsOnSimulated injects 22 faults into a simulated host, whose guests exist only in its agent's process.
 func (s *storm) faultsOnSimulated(h *stormHost, number int) {
 	pid := func() int { return pidOf(s.t, s.agentDir(h)) }
 	kill := func(signal syscall.Signal) func() { return func() { _ = syscall.Kill(pid(), signal) } }
@@ -223,12 +223,12 @@ func (s *storm) faultsOnSimulated(h *stormHost, number int) {
 	}
 	s.blindHost(h, longFault, stop, cont)
 	s.blindHost(h, longFault, h.cutProxy.pause, h.cutProxy.resume)
-	// The guests die with the agent, and the next agent does not know them.
+	// The guests die with the agent, and the restarted agent does not have them.
 	s.killVM(h, longFault, kill(syscall.SIGKILL), func() { s.runAgent(h.name, s.simulatedArgs(h)...) })
 	s.killVM(h, shortFault, func() { h.cutProxy.pause(); kill(syscall.SIGKILL)() }, func() { s.pause(longFault); h.cutProxy.resume(); s.runAgent(h.name, s.simulatedArgs(h)...) })
 }
 
-// killVM kills the VM, possibly with its agent, and starts the VM again afterwards.
+// killVM kills the VM, together with its agent if begin does so, and starts the VM again afterwards.
 func (s *storm) killVM(h *stormHost, d time.Duration, begin, end func()) {
 	begin()
 	begun := time.Now()
@@ -242,7 +242,7 @@ func (s *storm) killVM(h *stormHost, d time.Duration, begin, end func()) {
 	s.restartVM(h)
 }
 
-// restartVM starts the VM once the portal knows its end.
+// restartVM starts the VM once the portal reports the VM's end.
 func (s *storm) restartVM(h *stormHost) {
 	eventually(s.t, 2*stepLimit, "a new start of "+h.vm.Name, func() (bool, string) {
 		got, err := s.a.send(s.t.Context(), http.MethodPost, "/api/v1/vms/"+string(h.vm.ID)+"/actions", map[string]any{"action": "start"})
@@ -258,8 +258,8 @@ func (s *storm) restartVM(h *stormHost) {
 	})
 }
 
-// faultsOnReal injects 22 faults into the host with a real libvirtd and QEMU. The first one once made a dead guest show
-// as running for 41 s: libvirtd hangs, and then its guest is killed.
+// faultsOnReal injects 22 faults into the host with a real libvirtd and QEMU. The first fault once made the portal show
+// a dead guest as running for 41 s: libvirtd hangs, and then its guest is killed.
 func (s *storm) faultsOnReal() {
 	h := s.hosts[0]
 	over := sync.OnceFunc(func() { close(s.exclusive) })
@@ -293,11 +293,11 @@ func (s *storm) faultsOnReal() {
 	}
 	stop()
 	s.killVM(h, longFault, qemu, func() {
-		// after SIGCONT libvirtd reports its last known state, until it notices the guest's end
+		// After SIGCONT, libvirtd reports its last known state until it notices that the guest has ended.
 		h.set(&h.deadSince, time.Now())
 		cont()
 	})
-	s.faults.Add(1) // two faults at once
+	s.faults.Add(1) // these are two faults at the same time
 	s.blindHost(h, longFault, killed, func() {
 		h.mu.Lock()
 		if h.phase != string(fleet.HostDegraded) {
@@ -334,11 +334,11 @@ func (s *storm) faultsOnPostgres() {
 		for _, pid := range slices.Backward(s.postgresProcesses()) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		s.keepFault(7 * time.Second) // the portal restarts it without a command
+		s.keepFault(7 * time.Second) // the portal restarts the database without a command
 	}
 }
 
-// pidOf returns the process ID of the agent with the given data directory, not of its shells.
+// pidOf returns the process ID of the agent with the given data directory, not of the shells around it.
 func pidOf(t *testing.T, dir string) int {
 	path, err := binary()
 	if err != nil {

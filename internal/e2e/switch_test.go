@@ -4,7 +4,8 @@ package e2e
 
 import "testing"
 
-// TestProjectSwitchOnPhone restricts a list to a project and back, on a screen whose top bar has no room for names.
+// TestProjectSwitchOnPhone restricts a list to a project and removes the restriction, on a screen whose top bar is too
+// narrow for names.
 func TestProjectSwitchOnPhone(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)

@@ -21,14 +21,14 @@ import (
 	"quantix/internal/lab"
 )
 
-// switchedLab is a lab whose two hosts have their own networks, connected by a switch.
+// switchedLab is a lab with two hosts in networks of their own, which a switch connects.
 type switchedLab struct {
 	*playground
 	api
 	dir    string
 	hosts  [2]fleet.HostView
 	subnet string // subnet of the switch
-	portal string // the machine's address in the subnet
+	portal string // this machine's address in the subnet
 	ids    map[string]fleet.NetworkID
 }
 
@@ -65,12 +65,12 @@ func newSwitchedLab(t *testing.T, name string) *switchedLab {
 	return s
 }
 
-// host returns the path of a file of the first or second host.
+// host returns the path of a file in the directory of the first or second host.
 func (s *switchedLab) host(i int, name string) string {
 	return filepath.Join(s.dir, fmt.Sprintf("h%d", i+1), name)
 }
 
-// agent returns the process ID of a host's agent, not of its shells or its rollback process.
+// agent returns the process ID of a host's agent, not of the shells around it or of its rollback process.
 func (s *switchedLab) agent(t *testing.T, i int) (pid int) {
 	t.Helper()
 	eventually(t, stepLimit, "an agent runs", func() (bool, string) {
@@ -91,7 +91,7 @@ func (s *switchedLab) inside(t *testing.T, i int, name string, args ...string) s
 	return s.enter(t, i, []string{"--net"}, name, args...)
 }
 
-// enter runs a command in the given namespaces of a host.
+// enter runs a command in the given kinds of namespaces of a host.
 func (s *switchedLab) enter(t *testing.T, i int, namespaces []string, name string, args ...string) string {
 	t.Helper()
 	args = append(append([]string{"--target", strconv.Itoa(s.agent(t, i))}, namespaces...), append([]string{"--", name}, args...)...)
@@ -118,7 +118,7 @@ func (s *switchedLab) define(t *testing.T, name string, spec map[string]any, on 
 
 func (s *switchedLab) path(name string) string { return "/api/v1/networks/" + string(s.ids[name]) }
 
-// waitNetwork waits until the network fulfils ok on every host.
+// waitNetwork waits until ok is true for the network's status on every host.
 func (s *switchedLab) waitNetwork(t *testing.T, name, what string, ok func(fleet.NetworkHost) bool) {
 	t.Helper()
 	eventually(t, stepLimit, name+": "+what, func() (bool, string) {
@@ -145,7 +145,8 @@ func networkUp(h fleet.NetworkHost) bool {
 	return h.State == fleet.NetworkActive && h.Status.Error == "" && h.Status.RolledBack == nil
 }
 
-// netGuest is a guest defined with virsh, with a NIC on each of several networks and a shell on its serial port.
+// netGuest is a guest that was defined with virsh. It has NICs on one or several networks and a shell on its serial
+// port.
 type netGuest struct {
 	t        *testing.T
 	name     string
@@ -154,7 +155,7 @@ type netGuest struct {
 	commands int
 }
 
-// boot starts a guest. A network name may have a port group ("lan/voice") and a MAC address after @.
+// boot starts a guest. A network name may be followed by a port group ("lan/voice") and by a MAC address after @.
 func (s *switchedLab) boot(t *testing.T, files lab.GuestFiles, i int, name string, networks ...string) *netGuest {
 	t.Helper()
 	s.defineGuest(t, files, i, name, networks...)
@@ -220,7 +221,7 @@ func (g *netGuest) ready(addresses ...string) *netGuest {
 	return g
 }
 
-// try runs a command in the guest. ok means that it ended in time.
+// try runs a command in the guest. ok reports whether it ended in time.
 func (g *netGuest) try(command string, within time.Duration) (string, bool) {
 	g.commands++
 	end := fmt.Sprintf("end%d", g.commands)
@@ -241,7 +242,7 @@ func (g *netGuest) try(command string, within time.Duration) (string, bool) {
 	}
 }
 
-// withTest makes the guest report failures to another test, a subtest for example.
+// withTest returns the guest with another test to report failures to, such as a subtest.
 func (g *netGuest) withTest(t *testing.T) *netGuest {
 	g.t = t
 	return g

@@ -17,8 +17,8 @@ import (
 	"quantix/views/kit"
 )
 
-// open navigates to a path of the portal and waits until the page has loaded. It retries if a changed network device
-// made the browser abort requests.
+// open navigates to a path of the portal and waits until the page has loaded. If the browser aborted the request
+// because a network device appeared or disappeared, open retries.
 func (p *tab) open(path string) {
 	p.Helper()
 	eventually(p, stepLimit, "opening "+path, func() (bool, string) {
@@ -32,15 +32,15 @@ func (p *tab) open(path string) {
 	})
 }
 
-// noPolls suppresses htmx's timers of ten seconds and more, and counts them.
+// noPolls is a script that suppresses htmx's timers of ten seconds and more, and counts them.
 const noPolls = `(() => {
   const later = window.setTimeout;
   window.pollsKept = 0;
   window.setTimeout = (f, ms, ...rest) => ms >= 10000 && new Error().stack.includes("htmx") ? (window.pollsKept++, 0) : later(f, ms, ...rest);
 })()`
 
-// withoutPolls disables the slow polls that cover lost wake-ups, in pages opened from now on. What these pages show
-// without a reload came by the event stream.
+// withoutPolls disables the slow polls that make up for lost wake-ups, in pages opened from now on. These pages get
+// updates only through the event stream.
 func (p *tab) withoutPolls() {
 	p.Helper()
 	p.do("stop the polls", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
@@ -49,7 +49,7 @@ func (p *tab) withoutPolls() {
 	}))
 }
 
-// checkPollsOff fails the test unless the page had polls that were suppressed.
+// checkPollsOff fails the test unless the page has polls and all of them were suppressed.
 func (p *tab) checkPollsOff() {
 	p.Helper()
 	p.waitTrue("the page's polls to be off", `window.pollsKept > 0`)
@@ -113,8 +113,8 @@ func (p *tab) waitTrue(what, expression string) {
 	})
 }
 
-// findScript finds the first visible element that sel selects and that contains the text, scrolls it into view, and
-// returns its center, which nothing may cover.
+// findScript finds the first visible element that matches sel and contains the text, scrolls it into view, and returns
+// its center. No other element may cover the center.
 const findScript = `((sel, text) => {
   if (document.readyState !== "complete") return {why: "the page is loading"};
   const hit = [...document.querySelectorAll(sel)].filter(e => e.checkVisibility({visibilityProperty: true}) && e.textContent.includes(text));
@@ -151,7 +151,7 @@ func (p *tab) click(sel, text string) {
 	p.do("click on "+sel, chromedp.MouseClickXY(at.X, at.Y))
 }
 
-// openSub opens the submenu of an open menu that has the item.
+// openSub is a script that opens the submenu with the item, in an open menu.
 const openSub = `(item => {
   const sub = [...document.querySelectorAll("details.menu[open] details.sub:not([open])")]
     .find(e => [...e.querySelectorAll(":scope > .menu-list .menu-item")].some(i => i.textContent.includes(item)));
@@ -160,8 +160,8 @@ const openSub = `(item => {
   return true;
 })(%s)`
 
-// pick opens a menu and clicks an item, as a person does. It reopens the menu if a layout change closed it, or if the
-// item is still disabled.
+// pick opens a menu and clicks an item, as a user does. If a layout change closed the menu, or if the item is still
+// disabled, it opens the menu again.
 func (p *tab) pick(menu, name, item string) {
 	p.Helper()
 	open := fmt.Sprintf(`[...document.querySelectorAll(%s)].some(e => e.textContent.includes(%s) && e.closest("details").open)`, quote(menu), quote(name))
@@ -176,7 +176,7 @@ func (p *tab) pick(menu, name, item string) {
 		}
 		now, err := eval[spot](p, fmt.Sprintf(`%s("details[open] .menu-item", %s)`, findScript, quote(item)))
 		if still := now == at; err != nil || !now.OK || !still {
-			if at = now; now.Why == "it is disabled or busy" { // an open menu stays open
+			if at = now; now.Why == "it is disabled or busy" { // an open menu does not update its items
 				_, err = eval[bool](p, `(document.querySelectorAll("details.menu[open]").forEach(e => { e.open = false; }), true)`)
 			}
 			return false, fmt.Sprintf("%s (%v)", now.Why, err)
@@ -256,7 +256,7 @@ func (p *tab) enter(name, password string) {
 	p.click("button.primary", "Sign in")
 }
 
-// markDocument sets a variable in the page, which a reload would remove.
+// markDocument sets a variable in the page. A reload of the page would remove the variable.
 func (p *tab) markDocument() {
 	p.Helper()
 	if _, err := eval[bool](p, `window.quantixMark = true`); err != nil {
@@ -264,7 +264,7 @@ func (p *tab) markDocument() {
 	}
 }
 
-// checkNotReloaded fails the test if the page was reloaded since mark.
+// checkNotReloaded fails the test if the page was reloaded since markDocument.
 func (p *tab) checkNotReloaded() {
 	p.Helper()
 	if ok, err := eval[bool](p, `window.quantixMark === true`); err != nil || !ok {

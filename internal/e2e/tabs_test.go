@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestTenTabsStayLive opens ten pages in one browser. All must stay live, although browsers allow only six connections
-// to a plain HTTP server.
+// TestTenTabsStayLive opens ten pages in one browser. All of them must get live updates, although browsers allow only
+// six connections to a plain HTTP server.
 func TestTenTabsStayLive(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)

@@ -4,7 +4,7 @@ package e2e
 
 import "quantix/internal/fleet"
 
-// templateShots returns the pages of a template and of VMs created from it.
+// templateShots returns the shots of a template and of VMs created from it.
 func templateShots(base fleet.TemplateView) []shot {
 	tpl := "/templates/" + string(base.ID)
 	return []shot{

@@ -8,8 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// framesInServerFormat refreshes all live parts of the page several times, and counts the frames that show a time in
-// the server's format.
+// framesInServerFormat is a script that refreshes all live parts of the page several times. It counts the frames that
+// show a time in the server's format.
 const framesInServerFormat = `new Promise(done => {
   let frames = 0, left = 5;
   const refresh = () => document.querySelectorAll("[data-live]").forEach(part => part.dispatchEvent(new CustomEvent("poke")));

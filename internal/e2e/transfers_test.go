@@ -16,9 +16,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestImagesAndVMsMoveBetweenHosts copies an image and migrates a stopped VM from one real host to another, and the VM
-// back, and compares the bytes. When the hosts can no longer reach each other, another image is copied through the
-// portal.
+// TestImagesAndVMsMoveBetweenHosts copies an image and migrates a stopped VM from one real host to another, migrates
+// the VM back, and compares the bytes. Then the hosts can no longer reach each other, and another image is copied
+// through the portal.
 func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 	t.Parallel()
 	s := newSwitchedLab(t, "between")
@@ -59,7 +59,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 		}))
 		f, err := os.OpenFile(at(0, name+".raw"), os.O_WRONLY, 0)
 		if err == nil {
-			_, err = f.WriteAt(text[:4<<20], 0) // the rest is a hole
+			_, err = f.WriteAt(text[:4<<20], 0) // the rest of the file is a hole
 		}
 		if err = errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
@@ -81,7 +81,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 	copied := func(v fleet.ImageView) fleet.Task {
 		t.Helper()
 		var task fleet.Task
-		// retry while the image's checksum is computed
+		// Retry while the host computes the image's checksum.
 		eventually(t, stepLimit, "the request for a copy", func() (bool, string) {
 			got, err := s.send(t.Context(), http.MethodPost, "/api/v1/images/"+string(v.ID)+"/copies", map[string]any{"poolId": pool.ID, "hostId": s.hosts[1].ID})
 			return err == nil && got.status == http.StatusAccepted, string(got.body)
@@ -135,7 +135,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 	}
 
-	s.inside(t, 1, "iptables", "-I", "INPUT", "-p", "tcp", "--syn", "-j", "DROP") // outgoing connections still work
+	s.inside(t, 1, "iptables", "-I", "INPUT", "-p", "tcp", "--syn", "-j", "DROP") // connections that the host itself opens still work
 	if task := copied(image("silver")); !strings.Contains(task.Note, "relayed by the portal") {
 		t.Errorf("the task's note is %q", task.Note)
 	}

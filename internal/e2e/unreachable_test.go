@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestPageReportsUnreachablePortal kills the portal of an open page. The page must report it within 5 s, show states as
-// unknown after 30 s, and follow a link clicked meanwhile once the portal is back.
+// TestPageReportsUnreachablePortal kills the portal of an open page. The page must report this within 5 s and show
+// states as unknown after 30 s. Once the portal runs again, the page must follow a link that was clicked in the
+// meantime.
 func TestPageReportsUnreachablePortal(t *testing.T) {
 	t.Parallel()
 	name := unique("away")

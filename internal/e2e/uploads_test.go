@@ -24,7 +24,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// uploadRig is a rig with a pool and a link for uploads.
+// uploadRig is a rig with a pool, and with a link for uploads that the test can cut.
 type uploadRig struct {
 	*faultRig
 	pool fleet.PoolID
@@ -33,8 +33,7 @@ type uploadRig struct {
 }
 
 // TestUploadsResumeAfterInterruptions uploads files to a real libvirt host over a link that breaks, and through a
-// portal that is killed.
-// subtests share one portal, which one of them kills
+// portal that is killed. The subtests share one portal, which one of them kills, so they are not parallel.
 func TestUploadsResumeAfterInterruptions(t *testing.T) { //nolint:tparallel
 	t.Parallel()
 	r := newBareRig(t, unique("receiver"), 22)
@@ -54,8 +53,8 @@ func TestUploadsResumeAfterInterruptions(t *testing.T) { //nolint:tparallel
 	t.Run("browser resumes after cut and reload", u.browserUpload)
 }
 
-// tus sends one request of the tus protocol through via with a token. An offset of 0 or more makes the body an upload
-// chunk.
+// tus sends one request of the tus protocol to the portal at via, with the token. If offset is 0 or more, the body is
+// an upload chunk at that offset.
 func (u *uploadRig) tus(t *testing.T, via, token, method, path string, offset int64, body io.Reader, headers ...string) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, via+path, body)
@@ -94,7 +93,7 @@ func (u *uploadRig) begin(t *testing.T, name string, text []byte, checksum strin
 	return res.Header.Get("Location")
 }
 
-// offset returns the number of bytes that the host has.
+// offset returns the number of bytes that the host has received.
 func (u *uploadRig) offset(t *testing.T, at string) int64 {
 	t.Helper()
 	res, err := u.tus(t, u.url, u.token, http.MethodHead, at, -1, nil)
@@ -132,7 +131,7 @@ func randomBytes(n int) []byte {
 	text := make([]byte, n)
 	source := rand.NewChaCha8([32]byte{1, 2, 3})
 	_, _ = source.Read(text)
-	text[0] = 0xeb // not the magic number of a compressed file
+	text[0] = 0xeb // so that the bytes do not look like a compressed file
 	return text
 }
 
@@ -148,7 +147,7 @@ func (u *uploadRig) resumeAfterFiftyCuts(t *testing.T) {
 			u.link.maxPerConn = 0
 		}
 		u.link.mu.Unlock()
-		_, _ = u.tus(t, u.link.url, u.token, http.MethodPatch, at, done, bytes.NewReader(text[done:])) // usually cut
+		_, _ = u.tus(t, u.link.url, u.token, http.MethodPatch, at, done, bytes.NewReader(text[done:])) // the link usually cuts this request
 		now := u.offset(t, at)
 		if now < done {
 			t.Fatalf("the host had %d bytes, and has %d now", done, now)
@@ -226,8 +225,8 @@ func (u *uploadRig) tokenOf(t *testing.T, name, role string) string {
 	return other.api().token
 }
 
-// browserUpload uploads a guest image from a page, over a link that is cut and through a portal that is killed, and
-// boots a VM from it.
+// browserUpload uploads a guest image from a page, over a link that is cut and through a portal that is killed. Then it
+// boots a VM from the image.
 func (u *uploadRig) browserUpload(t *testing.T) {
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
 	if err != nil {
@@ -262,20 +261,20 @@ func (u *uploadRig) browserUpload(t *testing.T) {
 	p.waitText(".uploads", "sent.qcow2")
 	u.waitSent(t, part-freeBytes)
 
-	// The link is cut: the upload resumes.
+	// After a cut of the link, the upload must resume.
 	u.link.allow(part)
 	u.link.cut()
 	u.waitSent(t, 2*part-freeBytes)
 	p.waitText(".uploads", "Pause")
 	p.capture("upload")
 
-	// The portal is killed and restarted: the upload resumes in the same page.
+	// After the portal was killed and restarted, the upload must resume on the same page.
 	u.kill()
 	u.start(u.portal.name)
 	u.link.allow(part)
 	u.waitSent(t, 3*part-2*freeBytes)
 
-	// The upload is paused and the page reloaded: the user chooses the same file again.
+	// After a pause and a reload of the page, the user must choose the same file again.
 	p.click(".uploads button", "Pause")
 	p.waitText(".uploads", "Paused.")
 	p.open("/pools/" + string(u.pool) + "?tab=volumes")
@@ -297,7 +296,7 @@ func (u *uploadRig) browserUpload(t *testing.T) {
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
 }
 
-// waitSent waits until n bytes have passed the link.
+// waitSent waits until n bytes have passed through the link.
 func (u *uploadRig) waitSent(t *testing.T, n int64) {
 	t.Helper()
 	eventually(t, stepLimit, fmt.Sprintf("%d bytes to be sent", n), func() (bool, string) {

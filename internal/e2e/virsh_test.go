@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// createDisklessVM creates a VM without disks and pool; its firmware is enough to keep it running.
+// createDisklessVM creates a VM without disks and pool. It keeps running, because its firmware waits for a boot device.
 func (s *playground) createDisklessVM(t *testing.T, name, host string) fleet.VMView {
 	t.Helper()
 	a := s.api()
@@ -21,7 +21,7 @@ func (s *playground) createDisklessVM(t *testing.T, name, host string) fleet.VMV
 	})
 }
 
-// TestVirshChangesShowOnPages changes VMs with virsh. The pages must follow without a reload.
+// TestVirshChangesShowOnPages changes VMs with virsh. The pages must show each change without a reload.
 func TestVirshChangesShowOnPages(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)

@@ -16,8 +16,8 @@ import (
 // followLimit is the time within which a page must show that its VM was migrated.
 const followLimit = 10 * time.Second
 
-// TestVirshMigrationFollowed migrates a guest with virsh, without the portal, there and back. The page must name the
-// new host, console and actions must reach it, and the guest must keep running.
+// TestVirshMigrationFollowed migrates a guest to another host and back with virsh, without the portal. The page must
+// name the new host, console and actions must work there, and the guest must continue to run.
 func TestVirshMigrationFollowed(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
@@ -51,7 +51,7 @@ func TestVirshMigrationFollowed(t *testing.T) {
 		t.Errorf("the guest was restarted instead of migrated live: %v %q", err, args)
 	}
 
-	// The way back leaves a stopped definition on the source host.
+	// The migration back leaves a stopped definition on its source host.
 	p.open(page)
 	p.markDocument()
 	s.migrate(t, name, 1, 0, "--persistent")

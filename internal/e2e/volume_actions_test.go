@@ -19,8 +19,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestDiskGrowsWhileGuestRuns grows the disk of a VM on a real host from its page: while its guest runs, whose kernel
-// must see the new size, and while it is off.
+// TestDiskGrowsWhileGuestRuns grows the disk of a VM on a real host from the VM's page: once while the guest runs, so
+// that its kernel must see the new size, and once while the VM is off.
 func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
@@ -58,7 +58,7 @@ func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 	if info := virsh(t, h, "domblkinfo", name, "vda"); !strings.Contains(info, "134217728") {
 		t.Errorf("libvirt reports %s", info)
 	}
-	// A disk grown by virsh keeps its size, which is the minimum for the next growth.
+	// A disk grown by virsh keeps that size, which is the minimum for the next growth.
 	virsh(t, h, "blockresize", name, "vda", "160MiB")
 	guest.waitDiskSize("327680")
 	p.waitText("main dl", "160 MiB")
@@ -85,7 +85,7 @@ type serialGuest struct {
 	in     *bufio.Reader
 }
 
-// ownPort matches the serial port that Quantix gives a VM, and the console that refers to it.
+// ownPort matches the serial port that Quantix adds to a VM, and the console element that refers to the port.
 var ownPort = regexp.MustCompile(`(?s)<serial type.*?</serial>|<console type.*?</console>`)
 
 // withSerial gives a stopped domain a serial port that the test can read, by editing its definition with virsh.
@@ -141,8 +141,8 @@ func (g *serialGuest) waitDiskSize(sectors string) {
 	})
 }
 
-// TestVolumeRenameAndDownload renames a volume of a real host on the pool's page, and downloads it by the page's link
-// and with a token. The bytes must be those of the file.
+// TestVolumeRenameAndDownload renames a volume of a real host on the pool's page, and downloads the volume by the
+// page's link and with an API token. The bytes must equal the bytes of the file.
 func TestVolumeRenameAndDownload(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
@@ -198,7 +198,7 @@ func TestVolumeRenameAndDownload(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.waitTrue("the bytes by the page's link", `window.came === "attachment; filename=new.raw 268435456 true"`)
-	// The page's cancelled download must have released the volume.
+	// The download that the page cancelled must have released the volume.
 	client := http.Client{Timeout: guestLimit} // 256 MiB take a busy machine a while
 	eventually(t, guestLimit, "the bytes by a token", func() (bool, string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/api/v1/pools/"+string(id)+"/volumes/new.raw/content", nil)

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestVolumeLifecycle creates, grows, clones, wipes and deletes volumes on a real libvirt host, on the pages alone. A
-// VM's disk cannot be deleted.
+// TestVolumeLifecycle creates, grows, clones, wipes and deletes volumes on a real libvirt host, only on the pages. The
+// deletion of a VM's disk must be refused.
 func TestVolumeLifecycle(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
@@ -39,7 +39,7 @@ func TestVolumeLifecycle(t *testing.T) {
 		})
 	}
 	row := func(volume string) string { return "tr:has(th[title$='/" + volume + "'])" }
-	// A closing dialog returns the focus, which would close a menu opened at that moment.
+	// A dialog that closes gives back the focus, which would close a menu opened at that moment.
 	menu := func(volume string) {
 		t.Helper()
 		p.waitTrue("no dialog", `document.querySelector("dialog[open]") === null`)

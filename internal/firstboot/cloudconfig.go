@@ -26,8 +26,7 @@ var cloudSchema []byte
 
 const cloudHead = "#cloud-config"
 
-// schema is the compiled cloud-init schema, compiled on first use. It has no external references, so nothing is
-// fetched.
+// schema is the cloud-init schema, compiled on first use. It has no external references, so nothing is fetched.
 var schema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(cloudSchema))
 	if err != nil {
@@ -41,7 +40,8 @@ var schema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	return c.Compile("cloud-config.json")
 })
 
-// cloudKeys are cloud-init's top-level keys: the keys of the schema, and the keys of newer versions listed here.
+// cloudKeys are cloud-init's top-level keys: the keys in the schema, and the keys of newer versions, which are listed
+// here.
 var cloudKeys = sync.OnceValue(func() map[string]bool {
 	out := map[string]bool{}
 	for _, k := range []string{
@@ -78,7 +78,7 @@ func addKeys(out map[string]bool, schema any) {
 	}
 }
 
-// cloudConfig checks cloud-init's user-data.
+// cloudConfig checks the user-data of cloud-init.
 func (in checker) cloudConfig(field, source string) {
 	switch {
 	case strings.TrimSpace(source) == "":
@@ -139,8 +139,8 @@ func keyLine(doc document, key string) int {
 
 var english = message.NewPrinter(language.English)
 
-// deepest returns the error deepest in the document, which is the most specific one. If several are equally deep, it
-// returns the first.
+// deepest returns the error at the deepest place in the document, which is the most specific one. If several are
+// equally deep, it returns the first.
 func deepest(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	best := e
 	if _, ok := e.ErrorKind.(*kind.Schema); ok && len(e.Causes) > 0 {
@@ -155,10 +155,10 @@ func deepest(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	return best
 }
 
-// networkKeys are the keys of a network-config of version 2. All of them but version and renderer are mappings.
+// networkKeys are the keys of a network-config of version 2. The values of all but version and renderer are mappings.
 var networkKeys = []string{"bonds", "bridges", "ethernets", "renderer", "tunnels", "version", "vlans", "wifis"}
 
-// networkTypes are the device types of version 1.
+// networkTypes are the device types in a network-config of version 1.
 var networkTypes = []string{"bond", "bridge", "infiniband", "loopback", "nameserver", "physical", "route", "vlan"}
 
 // networkConfig checks a network-config of version 1 or 2.

@@ -1,5 +1,5 @@
-// Package firstboot configures a guest at its first start. It checks user input, fills in a VM's values, and writes
-// the files of cloud-init, Ignition and Windows. It is pure: it uses no database and no host.
+// Package firstboot configures a guest at its first start. It checks user input, fills in the values of a VM, and
+// renders the files of cloud-init, Ignition and Windows. It uses neither a database nor a host.
 package firstboot
 
 import (
@@ -7,7 +7,7 @@ import (
 )
 
 // Check adds an error for each invalid field of f, with at as the path prefix. If template is true, values may contain
-// variables; the form of such values is checked after Fill.
+// variables; such values must be checked again after Fill.
 func Check(c *fleet.Checks, at string, f fleet.FirstBoot, template bool) {
 	in := checker{c, template}
 	if at != "" {
@@ -43,7 +43,7 @@ func Check(c *fleet.Checks, at string, f fleet.FirstBoot, template bool) {
 	}
 }
 
-// checker collects errors.
+// checker collects errors. If template is true, values may contain variables.
 type checker struct {
 	c        *fleet.Checks
 	template bool
@@ -51,7 +51,8 @@ type checker struct {
 
 func (in checker) add(field, format string, args ...any) { in.c.Add(field, format, args...) }
 
-// require adds an error unless ok is true, or a variable of the template supplies the value later.
+// require adds an error unless ok is true. A value with a variable is also accepted in a template, because Fill
+// supplies the value later.
 func (in checker) require(ok bool, field, value, format string, args ...any) {
 	if deferred := in.template && variableForm.MatchString(value); !ok && !deferred {
 		in.add(field, format, args...)

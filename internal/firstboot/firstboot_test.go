@@ -41,7 +41,7 @@ func checkError(f fleet.FirstBoot, template bool) error {
 	return c.Err()
 }
 
-// The form's user-data must pass cloud-init's schema, with each value unchanged.
+// The user-data that a form produces must match cloud-init's schema and contain each value unchanged.
 func TestFormUserDataMatchesSchema(t *testing.T) {
 	t.Parallel()
 	f := cloudInit(fullForm())
@@ -185,7 +185,8 @@ const answers = `<?xml version="1.0" encoding="utf-8"?>
   <settings pass="specialize"><component name="Microsoft-Windows-Shell-Setup"><ComputerName>{{vm.name}}</ComputerName></component></settings>
 </unattend>`
 
-// A value stays within the scalar that contains its variable, even if the value contains YAML, JSON or XML.
+// A value stays within the YAML, JSON or XML scalar that contains its variable, even if the value itself contains YAML,
+// JSON or XML.
 func TestValueStaysWithinItsScalar(t *testing.T) {
 	t.Parallel()
 	for _, hostile := range []string{`x"], runcmd: [evil]`, "yes", "0644", "a: b", "'", "# x", "{{var.x}}", "&a *a", "</ComputerName><evil/>", "]]>", "--><evil/>", "- a", "|", "!!binary x", "\\", "%x", "@x", "`x", "null", "12:30", "2024-01-01"} {

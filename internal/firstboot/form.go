@@ -17,7 +17,7 @@ var (
 	hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
 	userForm = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 	hashForm = regexp.MustCompile(`^\$(5|6|y|2[aby])\$[./A-Za-z0-9$=,+-]{8,250}$`)
-	// cloud-init would use any other form as a plain-text password
+	// cloud-init would treat text of any other form as a plain-text password
 	defaultHashForm = regexp.MustCompile(`^\$(2a|2y|5|6)(\$[^$:]+)?\$[^$:]+\$[^$:]+$`)
 	zoneForm        = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+-]{0,31}(/[A-Za-z0-9][A-Za-z0-9_+-]{0,31}){0,2}$`)
 	localeForm      = regexp.MustCompile(`^([A-Za-z]{2,3}(_[A-Z]{2})?|C|POSIX)(\.[A-Za-z0-9-]{1,16})?(@[A-Za-z]{1,16})?$`)
@@ -29,7 +29,7 @@ var (
 
 const maxPassword = 255 // bytes
 
-// form checks the cloud-init form.
+// form checks the fields of the cloud-init form.
 func (in checker) form(at string, f fleet.CloudInitForm) {
 	in.require(f.Hostname == "" || len(f.Hostname) <= 253 && hostForm.MatchString(f.Hostname), at+"hostname", f.Hostname,
 		"A hostname has letters, digits and hyphens, with dots between its parts, each of 63 at most.")
@@ -93,7 +93,8 @@ func (in checker) users(at string, users []fleet.FirstUser) {
 	}
 }
 
-// defaultUser checks fields that need a user name: the image sets up sudo, groups and shell of its default user.
+// defaultUser adds an error for each field that needs a user name, because the image sets up sudo, groups and shell of
+// its default user.
 func (in checker) defaultUser(at string, u fleet.FirstUser) {
 	if u.Sudo || len(u.Groups) > 0 || u.Shell != "" {
 		in.add(at+"name", "Name the user, or leave out sudo, groups and shell: the image sets them up for its default user.")
@@ -192,7 +193,7 @@ func isPath(p string) bool {
 	return len(p) <= 1024 && absoluteForm.MatchString(p) && utf8.ValidString(p) && path.Clean(p) == p
 }
 
-// isText reports whether s is plain text: UTF-8 without control characters, which YAML cannot write.
+// isText reports whether s is plain text: UTF-8 without control characters, which YAML cannot represent.
 func isText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f })
 }

@@ -13,7 +13,7 @@ import (
 // acceptable even in an emulated guest.
 const hashRounds = 100_000
 
-// Hash returns f with its passwords replaced by salted hashes. It does not change f.
+// Hash returns a copy of f with salted hashes in place of the passwords.
 func Hash(f fleet.FirstBoot) (fleet.FirstBoot, error) {
 	if f.CloudInit == nil {
 		return f, nil

@@ -61,7 +61,7 @@ func readJSON(source string) (map[string]any, error) {
 		at := 0
 		if m := jsonOffset.FindStringSubmatch(err.Error()); m != nil {
 			offset := 0
-			_, _ = fmt.Sscan(m[1], &offset) // only digits match
+			_, _ = fmt.Sscan(m[1], &offset) // the pattern matches only digits
 			at = 1 + strings.Count(source[:min(offset, len(source))], "\n")
 		}
 		return nil, docError{at, "This is no JSON: " + shortenTo(strings.TrimPrefix(err.Error(), "jsontext: "), 200) + "."}

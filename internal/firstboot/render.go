@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Instance identifies the guest.
+// Instance identifies a guest to its first-boot software.
 type Instance struct {
 	ID     fleet.VMID
 	Name   string
@@ -21,7 +21,7 @@ func Files(f fleet.FirstBoot, to Instance) (map[string][]byte, error) {
 		return cloudFiles(f, to)
 	case fleet.Ignition:
 		return map[string][]byte{"config.ign": []byte(f.UserData)}, nil
-	case fleet.Sysprep: // Windows Setup looks for one name, sysprep for the other
+	case fleet.Sysprep: // Windows Setup and sysprep look for different file names
 		return map[string][]byte{"Autounattend.xml": []byte(f.UserData), "unattend.xml": []byte(f.UserData)}, nil
 	}
 	return nil, fmt.Errorf("no first boot of kind %q", f.Kind)
@@ -67,8 +67,8 @@ type userData struct {
 	Hosts    bool   `yaml:"manage_etc_hosts"`
 	Timezone string `yaml:"timezone,omitempty"`
 	Locale   string `yaml:"locale,omitempty"`
-	Users    []any  `yaml:"users,omitempty"` // "default" is the image's default user, others are userLine
-	// keys of the image's default user; the password below is that user's, too
+	Users    []any  `yaml:"users,omitempty"` // "default" for the image's default user, a userLine for every other user
+	// keys of the image's default user; the password below belongs to that user, too
 	Keys       []string   `yaml:"ssh_authorized_keys,omitempty"`
 	Hash       string     `yaml:"password,omitempty"`
 	ChPasswd   *chPasswd  `yaml:"chpasswd,omitempty"`
@@ -129,8 +129,8 @@ func userDataOf(f fleet.CloudInitForm) userData {
 	return out
 }
 
-// defaultUser adds the image's default user. If there are other users, cloud-init creates the default user only if
-// "default" is listed among them.
+// defaultUser adds the image's default user. If there are other users, cloud-init creates the default user only if the
+// list contains "default".
 func (out *userData) defaultUser(u fleet.FirstUser, others bool) {
 	if others {
 		out.Users = append(out.Users, "default")
@@ -165,7 +165,7 @@ type nameLine struct {
 	Search    []string `yaml:"search,omitempty"`
 }
 
-// networkOf returns the network-config for the NICs; empty: no NIC has a MAC address.
+// networkOf returns the network-config for the NICs; empty if no NIC has a MAC address.
 func networkOf(nics []fleet.FirstBootNIC) (string, error) {
 	out := networkConfig{2, map[string]ethernetLine{}}
 	for i, n := range nics {

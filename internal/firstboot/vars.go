@@ -27,13 +27,13 @@ const (
 	maxVar  = 1024 // bytes of a value
 )
 
-// Vars are the values of {{vm.…}} and {{var.…}}.
+// Vars are the values of the variables {{vm.…}} and {{var.…}}.
 type Vars struct {
-	VM   map[string]string // name, id, project, mac; index and ip if the VM has them
-	User map[string]string // given by the user for the VM
+	VM   map[string]string // name, id, project, mac; also index and ip if the VM has them
+	User map[string]string // values that the user gave for this VM
 }
 
-// VMVars returns a VM's built-in variables. mac and ip are those of its first NIC; empty if it has none.
+// VMVars returns the built-in variables of a VM. mac and ip belong to its first NIC; empty if it has none.
 func VMVars(id fleet.VMID, name, project, mac, ip string) map[string]string {
 	out := map[string]string{"id": string(id), "name": name, "project": project}
 	for key, value := range map[string]string{"mac": mac, "ip": ip, "index": strings.TrimLeft(lastNum.FindString(name), "0")} {
@@ -47,7 +47,7 @@ func VMVars(id fleet.VMID, name, project, mac, ip string) map[string]string {
 	return out
 }
 
-// vmVars are the built-in variables, each with the error text for a VM that has no value.
+// vmVars are the built-in variables, each with the error text for a VM without a value.
 var vmVars = map[string]string{
 	"id": "", "name": "", "project": "",
 	"mac":   "The VM has no NIC, so there is no {{vm.mac}}. Add a NIC.",
@@ -70,7 +70,7 @@ func CheckVars(c *fleet.Checks, at string, vars map[string]string) {
 	}
 }
 
-// UserVariables returns the user variables in f, which must have values.
+// UserVariables returns the user variables that f contains. Each needs a value per VM.
 func UserVariables(f fleet.FirstBoot) []string {
 	data, err := json.Marshal(f)
 	if err != nil {
@@ -86,7 +86,7 @@ func UserVariables(f fleet.FirstBoot) []string {
 	return out
 }
 
-// Fill returns f with variables replaced by their values. A value stays within the scalar or text that contains its
+// Fill returns f with the variables replaced by their values. A value stays within the scalar or text that contains its
 // variable. The caller must check the result with Check.
 func Fill(f fleet.FirstBoot, vars Vars) (fleet.FirstBoot, error) {
 	var checks fleet.Checks
@@ -132,7 +132,7 @@ type filling struct {
 	checks *fleet.Checks
 }
 
-// replace replaces the variables of a text by their values, each encoded by escape.
+// replace replaces the variables in a text by their values, each encoded by escape.
 func (in filling) replace(at, s string, escape func(string) string) string {
 	return variableForm.ReplaceAllStringFunc(s, func(m string) string {
 		key := variableForm.FindStringSubmatch(m)[1]
@@ -168,11 +168,11 @@ func unescaped(s string) string { return s }
 
 func escapeXML(s string) string {
 	var out bytes.Buffer
-	_ = xml.EscapeText(&out, []byte(s)) // a buffer never fails
+	_ = xml.EscapeText(&out, []byte(s)) // writes to a buffer never fail
 	return out.String()
 }
 
-// form fills each text of a form. To reach them all, it converts the form to JSON and back.
+// form fills in each text of a form. It converts the form to JSON and back, so that it reaches every text.
 func (in filling) form(f fleet.CloudInitForm) (out fleet.CloudInitForm, err error) {
 	data, err := json.Marshal(f)
 	if err != nil || !variableForm.Match(data) {
@@ -208,7 +208,7 @@ func (in filling) tree(at string, v any) any {
 	return v
 }
 
-// yaml fills each scalar of a document. A document without variables stays unchanged.
+// yaml fills in each scalar of a document. It returns a document without variables unchanged.
 func (in filling) yaml(at, source, head string) (string, error) {
 	if !variableForm.MatchString(source) {
 		return source, nil
@@ -229,7 +229,7 @@ func (in filling) nodes(at string, n *yaml.Node) {
 		style := n.Style
 		n.SetString(in.replace(at, n.Value, unescaped))
 		if style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
-			n.Style = yaml.DoubleQuotedStyle // quoted, so that any value stays a string
+			n.Style = yaml.DoubleQuotedStyle // quoted, so that every value stays a string
 		}
 	}
 	for _, x := range n.Content {

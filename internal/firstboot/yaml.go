@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Limits of a document, which bound the cost of checking it.
+// Limits of a document, which limit the cost of checking it.
 const (
 	maxDepth = 32
 	maxNodes = 20_000
@@ -21,7 +21,7 @@ const (
 
 // docError is an error in a document, with its line.
 type docError struct {
-	line    int // 0: the whole document
+	line    int // 0: the error concerns the whole document
 	message string
 }
 
@@ -32,7 +32,7 @@ func (f docError) Error() string {
 	return fmt.Sprintf("Line %d: %s", f.line, f.message)
 }
 
-// The types of plain scalars for cloud-init's reader, which follows YAML 1.1.
+// Forms of plain scalars in cloud-init's reader, which follows YAML 1.1.
 var (
 	boolForm  = regexp.MustCompile(`^(yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$`)
 	trueForm  = regexp.MustCompile(`^([yY]|[tT]|on|On|ON)`)
@@ -43,13 +43,13 @@ var (
 	timeForm  = regexp.MustCompile(`^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt \t].*)?$`)
 )
 
-// document is a YAML text with its value as cloud-init reads it.
+// document is a YAML document, as nodes and as the value that cloud-init reads.
 type document struct {
 	root *yaml.Node
 	tree any
 }
 
-// readYAML reads one document. It refuses all that other readers interpret differently or that expands: anchors,
+// readYAML reads one document. It refuses everything that other readers interpret differently or that expands: anchors,
 // aliases, tags, duplicate keys, several documents.
 func readYAML(source string) (document, error) {
 	if !isText(source) {
@@ -76,7 +76,7 @@ func readYAML(source string) (document, error) {
 
 var yamlAt = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
 
-// inYAML converts the parser's error into a docError.
+// inYAML converts an error of the YAML parser into a docError.
 func inYAML(err error) error {
 	at := 0
 	if m := yamlAt.FindStringSubmatch(err.Error()); m != nil {
@@ -145,7 +145,7 @@ func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
 	return out, nil
 }
 
-// scalar returns the value of a plain scalar as cloud-init reads it.
+// scalar returns the value of a plain scalar, as cloud-init reads it.
 func scalar(n *yaml.Node) (any, error) {
 	v := n.Value
 	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
@@ -187,7 +187,7 @@ func writeYAML(v any) (string, error) {
 	return out.String(), e.Close()
 }
 
-// lineOf returns the line of the value at path, or of its closest existing parent.
+// lineOf returns the line of the value at path, or of the closest parent that exists.
 func lineOf(n *yaml.Node, path []string) int {
 	for _, p := range path {
 		next := (*yaml.Node)(nil)

@@ -55,7 +55,7 @@ type VolumeParams struct {
 	// Member is, for convert, the disk's file in the archive Source. Empty: Source is the disk.
 	Member string        `json:"member,omitempty"`
 	Export *ExportParams `json:"export,omitempty"` // export: what to export
-	// LeftBy is, for delete, the disk migration whose target volume is to be deleted. The task of that job names
+	// LeftBy is, for delete, the disk migration that left this volume behind. The task of that job names
 	// another volume, which stays.
 	LeftBy JobID `json:"leftBy,omitempty"`
 }

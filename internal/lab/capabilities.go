@@ -9,11 +9,11 @@ import (
 )
 
 // libvirt probes each emulator's capabilities before the first define, which takes seconds. It caches the results in
-// files and checks their age itself. All lab hosts have the same results, so a new host gets copies from an earlier
-// one. A failed copy costs only time, so errors are ignored.
+// files and checks the age of the files. The results are the same for all lab hosts, so a new host gets copies from an
+// earlier host. If copying fails, only time is lost, so errors are ignored.
 
-// CacheDir returns the directory for slow builds cached by this user's labs and tests: QEMU capabilities and guest
-// images.
+// CacheDir returns the directory where this user's labs and tests cache the results of slow builds: QEMU capabilities
+// and guest images.
 func CacheDir() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -30,7 +30,7 @@ func saveCapabilities(hostDir string) {
 	copyChanged(filepath.Join(hostDir, "cache/qemu/capabilities"), filepath.Join(CacheDir(), "capabilities"))
 }
 
-// copyChanged copies the XML files of from that are missing in to or have other content there.
+// copyChanged copies the XML files in from that are missing in to or have other content there.
 func copyChanged(from, to string) {
 	files, _ := filepath.Glob(filepath.Join(from, "*.xml"))
 	for _, file := range files {
@@ -46,7 +46,7 @@ func copyChanged(from, to string) {
 	}
 }
 
-// writeAtomically writes a file by a rename, so that no reader sees an incomplete one.
+// writeAtomically writes a file by a rename, so that no reader sees an incomplete file.
 func writeAtomically(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

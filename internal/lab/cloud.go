@@ -23,9 +23,9 @@ var cloudFiles embed.FS
 var grubPackages = []string{"grub-pc-bin", "grub-common", "libdevmapper1.02.1", "grub-efi-amd64-signed", "shim-signed", "mtools"}
 
 // CloudImage returns the path of a qcow2 disk of Debian with cloud-init. It boots by BIOS and by UEFI, also with secure
-// boot, and has a login on its serial console. If cacheDir lacks the image, it is built from Debian's packages, which
-// takes one or two minutes; several processes may do so at once. Copy the disk or create an overlay over it before a
-// guest writes to it. The guest needs 512 MiB.
+// boot, and has a login on its serial console. If cacheDir does not contain the image, CloudImage builds it from
+// Debian's packages, which takes one or two minutes. Several processes may build at the same time. Copy the disk or
+// create an overlay over it before a guest writes to it. The guest needs 512 MiB.
 func CloudImage(ctx context.Context, cacheDir string) (string, error) {
 	disk, err := cloudImage(ctx, cacheDir)
 	if err != nil {
@@ -69,7 +69,7 @@ func cloudImage(ctx context.Context, cacheDir string) (string, error) {
 	return disk, os.Rename(filepath.Join(work, "out"), dir)
 }
 
-// cloudKey returns the name of the cache entry, a hash of everything that Quantix puts into the image.
+// cloudKey returns the name of the cache entry: a hash of everything that this repository adds to the image.
 func cloudKey() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, grubPackages)
@@ -123,7 +123,7 @@ func unpackNamed(ctx context.Context, downloads, root string, names []string) er
 		return nil
 	}
 	if err := download(); err != nil {
-		// A fresh machine has no package lists, and outdated lists name files that the mirrors have removed.
+		// A new machine has no package lists, and old lists name files that the mirrors have removed.
 		if _, uerr := runOutput(ctx, "apt-get", "-q", "update"); uerr != nil {
 			return fmt.Errorf("%w; and apt's package lists cannot be renewed: %w", err, uerr)
 		}

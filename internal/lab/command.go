@@ -18,8 +18,9 @@ import (
 //go:embed command.sh
 var commandScript string
 
-// Command returns a command that runs inside the host. The local process represents it: signals are forwarded, Kill
-// kills the command, and its exit status is returned. The working directory and all paths are those inside the host.
+// Command returns a command that runs inside the host. The local process stands for the command: it forwards signals, a
+// kill of it kills the command, and it returns the command's exit status. The working directory and all paths are paths
+// inside the host.
 func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", commandScript, "lab-host", strconv.Itoa(h.supervisor.Process.Pid), name}, args...)...)
 	cmd.Env = environment(h.opts.Env)
@@ -44,7 +45,7 @@ func (h *Host) Virsh(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// sbin lists the directories of daemons. A root shell started by su often lacks them in its PATH.
+// sbin lists the directories of daemons. The PATH of a root shell that su starts often lacks them.
 const sbin = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 
 // environment returns this process's environment with sbin added to PATH, followed by extra.

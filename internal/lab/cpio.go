@@ -36,7 +36,7 @@ func (a *initramfs) device(name string, major, minor int) {
 	a.add(name, typeDevice|0o600, nil, major, minor)
 }
 
-// close ends the archive and returns the first error of any write.
+// close ends the archive and returns the first error of all writes.
 func (a *initramfs) close() error {
 	a.add("TRAILER!!!", 0, nil, 0, 0)
 	if a.err != nil {
@@ -51,8 +51,8 @@ func (a *initramfs) add(name string, mode int, data []byte, major, minor int) {
 	}
 	a.inode++
 	var b bytes.Buffer
-	// The fields are: inode, mode, uid, gid, links, mtime, size, device of the file system, own device, length of the
-	// name, checksum.
+	// The fields are: inode, mode, uid, gid, number of links, mtime, size, device of the file system, device of the
+	// file, length of the name, checksum.
 	fmt.Fprintf(&b, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
 		a.inode, mode, 0, 0, 1, 0, len(data), 0, 0, major, minor, len(name)+1, 0)
 	b.WriteString(name + "\x00")

@@ -31,8 +31,8 @@ func (o Options) check() error {
 	return nil
 }
 
-// prepareDir creates in o.Dir the files and directories that the supervisor mounts, and returns the host's UUID. It
-// removes runtime state of an earlier run, such as pid files and sockets, and keeps definitions and the UUID.
+// prepareDir creates the files and directories in o.Dir that the supervisor mounts, and returns the host's UUID. It
+// removes the runtime state of an earlier run, such as pid files and sockets. Definitions and the UUID stay.
 func prepareDir(o Options, s *slot) (uuid string, err error) {
 	at := func(name string) string { return filepath.Join(o.Dir, name) }
 	if err := secureDir(o.Dir); err != nil {
@@ -54,8 +54,8 @@ func prepareDir(o Options, s *slot) (uuid string, err error) {
 			return "", err
 		}
 	}
-	// The host gets copies of the machine's network filters, but none of its guests: the rest of /etc/libvirt is not
-	// copied.
+	// The host gets copies of the machine's network filters. It gets none of the machine's guests: the rest of
+	// /etc/libvirt is not copied.
 	if filters := os.DirFS("/etc/libvirt/nwfilter"); !exists(at("etc/nwfilter")) {
 		if err := os.CopyFS(at("etc/nwfilter"), filters); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", err
@@ -89,8 +89,8 @@ func prepareDir(o Options, s *slot) (uuid string, err error) {
 	return uuid, nil
 }
 
-// secureDir creates the directory, or adopts one that the caller owns, and denies access to other users: access to the
-// libvirt sockets below it amounts to root.
+// secureDir creates the directory, or accepts an existing one that the caller owns. It denies access to other users,
+// because access to the libvirt sockets below it amounts to root.
 func secureDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -106,8 +106,8 @@ func secureDir(dir string) error {
 	return os.Chmod(dir, 0o700)
 }
 
-// qemuConf runs guests as root: a lab host serves one person, and guests as root can use every directory and socket
-// without preparation.
+// qemuConf makes libvirt run guests as root: a lab host serves one user, and guests that run as root can use every
+// directory and socket without preparation.
 const qemuConf = `namespaces = []
 security_driver = "none"
 user = "root"
@@ -129,7 +129,7 @@ log_outputs = "3:file:/var/log/libvirt/libvirtd.log"
 `, uuid)
 }
 
-// hostsFile returns the machine's /etc/hosts with the lab's host names first. None of them is an alias of localhost,
+// hostsFile returns the machine's /etc/hosts, preceded by the lab's host names. No host name is an alias of localhost,
 // because libvirt refuses to migrate to localhost.
 func hostsFile(name string, peers []string) (string, error) {
 	machine, err := os.ReadFile("/etc/hosts")
@@ -144,7 +144,7 @@ func hostsFile(name string, peers []string) (string, error) {
 	return b.String(), nil
 }
 
-// machineID reads the 32 hexadecimal digits at path, or generates them.
+// machineID reads the 32 hexadecimal digits in the file, or generates digits and writes them.
 func machineID(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if id := string(bytes.TrimSpace(text)); err == nil && len(id) == 32 {

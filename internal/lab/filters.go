@@ -12,25 +12,25 @@ import (
 	"strings"
 )
 
-// nicName matches the name of a guest's NIC: alone in rules, or within the chains of libvirt's network filters, such as
-// "FI-vnet3" of iptables, or "libvirt-I-vnet3" and "I-vnet3-arp-ip" of ebtables.
+// nicName matches the name of a guest's NIC, also within the name of a chain of libvirt's network filters: "FI-vnet3"
+// in iptables, or "libvirt-I-vnet3" and "I-vnet3-arp-ip" in ebtables.
 var nicName = regexp.MustCompile(`^(?:(?:libvirt-)?[A-Z]{1,2}-)?(vnet[0-9]+)(?:-.*)?$`)
 
-// isOrphan reports whether word names a missing NIC, or a filter chain of one.
+// isOrphan reports whether word is the name of a NIC that does not exist, or of such a NIC's filter chain.
 func isOrphan(word string) bool {
 	m := nicName.FindStringSubmatch(word)
 	return m != nil && !exists("/sys/class/net/"+m[1])
 }
 
-// orphaned reports whether a rule or chain belongs to libvirt and to a missing NIC.
+// orphaned reports whether a rule or chain was created by libvirt for a NIC that no longer exists.
 func (r firewallRule) orphaned() bool {
 	chain, isRule := r.chain()
 	return isOrphan(chain) || isRule && (isOrphan(r.target()) || isLibvirtChain(chain) && slices.ContainsFunc(strings.Fields(r.line), isOrphan))
 }
 
-// sweepFilters removes network filter rules of NICs whose guests ended together with their libvirtd. NIC names are
-// reused: the next guest with such a name would lose its packets in the old rules. A running libvirtd may remove the
-// rules of its NICs at the same time, so the result is checked and the removal repeated.
+// sweepFilters removes network filter rules of NICs whose guests ended together with their libvirtd. NIC names are used
+// again: the old rules would drop the packets of the next guest with the same NIC name. A running libvirtd may remove
+// its own rules at the same time, so sweepFilters checks the result and repeats the removal.
 func sweepFilters(log *slog.Logger) (err error) {
 	for range 5 {
 		var packets, frames []firewallRule
@@ -51,7 +51,8 @@ func sweepFilters(log *slog.Logger) (err error) {
 	return err
 }
 
-// removeFrames removes rules and chains of ebtables, one by one: ebtables has no safe way to remove many at once.
+// removeFrames removes rules and chains of ebtables one by one, because ebtables has no safe way to remove several at
+// once.
 func removeFrames(rules []firewallRule) error {
 	var errs []error
 	for _, chains := range []bool{false, true} {
@@ -70,7 +71,7 @@ func removeFrames(rules []firewallRule) error {
 	return errors.Join(errs...)
 }
 
-// bridgeFirewall lists the machine's rules for bridges, which libvirt creates with ebtables.
+// bridgeFirewall returns the machine's ebtables rules for bridges, which libvirt creates.
 func bridgeFirewall(log *slog.Logger) (rules []firewallRule) {
 	cmd := exec.Command(program("ebtables-save"))
 	cmd.Env = environment(nil)

@@ -9,7 +9,7 @@ import (
 )
 
 // A guest that ends together with its libvirtd leaves the chains of its network filter. They would drop the packets of
-// the next guest whose NIC gets the same name. Stop must keep the chains of existing NICs.
+// the next guest with the same NIC name. Stop must remove these chains, and keep the chains of existing NICs.
 func TestStopSweepsFiltersOfMissingNICs(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, "filtered")

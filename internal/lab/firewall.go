@@ -19,8 +19,8 @@ type firewallRule struct {
 	line  string
 }
 
-// firewall lists the machine's rules and chains. A firewall that cannot be read is logged and counts as empty: libvirt
-// could not have changed it either.
+// firewall returns the machine's rules and chains. If a firewall cannot be read, it logs the error and treats that
+// firewall as empty, because libvirt could not have changed it either.
 func firewall(log *slog.Logger) (rules []firewallRule) {
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		cmd := exec.Command(program(tool + "-save"))
@@ -35,7 +35,7 @@ func firewall(log *slog.Logger) (rules []firewallRule) {
 	return rules
 }
 
-// linesOf parses the rules and chains in the output of a save command.
+// linesOf parses the rules and chains in the output of tool's save command, such as iptables-save.
 func linesOf(tool, output string) (rules []firewallRule) {
 	table := ""
 	for line := range strings.Lines(output) {
@@ -50,7 +50,7 @@ func linesOf(tool, output string) (rules []firewallRule) {
 	return rules
 }
 
-// chain returns the chain that the line belongs to, and whether the line is a rule in it.
+// chain returns the name of the line's chain, and whether the line is a rule in that chain.
 func (r firewallRule) chain() (name string, isRule bool) {
 	words := strings.Fields(r.line)
 	if words[0] == "-A" {
@@ -59,7 +59,7 @@ func (r firewallRule) chain() (name string, isRule bool) {
 	return words[0][1:], false
 }
 
-// target returns the chain that the rule jumps or goes to, or "".
+// target returns the chain that the rule jumps to, or "".
 func (r firewallRule) target() string {
 	words := strings.Fields(r.line)
 	for _, jump := range []string{"-j", "-g"} {
@@ -70,7 +70,7 @@ func (r firewallRule) target() string {
 	return ""
 }
 
-// removeRules removes rules and then chains. In each table it removes all or nothing.
+// removeRules removes the rules and then the chains. In each table, it removes all of them or none.
 func removeRules(rules []firewallRule) error {
 	type table struct{ tool, name string }
 	var order []table
@@ -104,20 +104,20 @@ func removeRules(rules []firewallRule) error {
 	return errors.Join(errs...)
 }
 
-// isLibvirtChain reports whether a chain is one that every libvirtd creates for its first network or network filter,
-// and that none removes.
+// isLibvirtChain reports whether the chain is one that every libvirtd creates for its first network or network filter,
+// and that no libvirtd removes.
 func isLibvirtChain(chain string) bool {
 	return strings.HasPrefix(chain, "LIBVIRT_") || slices.Contains([]string{"libvirt-in", "libvirt-out", "libvirt-in-post", "libvirt-host-in"}, chain)
 }
 
-// Files of slotDir that record the machine's state before its first lab host, for restoreMachine.
+// Files in slotDir that record the machine's state before its first lab host, for restoreMachine.
 const (
 	forwardingPath = "/proc/sys/net/ipv4/ip_forward"
 	wasForwarding  = slotDir + "/was-forwarding"
 	hadNoChains    = slotDir + "/had-no-chains"
 )
 
-// recordMachine records what libvirt's networks change permanently: IPv4 forwarding and firewall chains.
+// recordMachine records the state that libvirt's networks change permanently: IPv4 forwarding and firewall chains.
 func recordMachine(log *slog.Logger) error {
 	if forwarding, err := os.ReadFile(forwardingPath); err == nil && !exists(wasForwarding) {
 		if err := os.WriteFile(wasForwarding, forwarding, 0o600); err != nil {
@@ -132,8 +132,8 @@ func recordMachine(log *slog.Logger) error {
 	return os.WriteFile(hadNoChains, nil, 0o600)
 }
 
-// restoreMachine restores, after the last host, what recordMachine has recorded. If the chains hold rules again, they
-// belong to the machine's own libvirtd: chains and forwarding then stay.
+// restoreMachine restores the state that recordMachine has recorded. It is called after the last host has ended. If the
+// chains contain rules again, the machine's own libvirtd uses them, and chains and forwarding stay.
 func restoreMachine(log *slog.Logger) error {
 	if !exists(hadNoChains) {
 		return nil

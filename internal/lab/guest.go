@@ -21,18 +21,18 @@ import (
 //go:embed guest
 var guestFiles embed.FS
 
-// recipeVersion is the version of the build; raise it when the build changes but its files do not.
+// recipeVersion is the version of the build. Raise it when the build changes but its files do not.
 const recipeVersion = "2"
 
-// guestDiskSize leaves free space behind the boot image, and is a round size to show on pages.
+// guestDiskSize is larger than the boot image, which leaves free space, and is a round size for pages to show.
 const guestDiskSize = "64M"
 
-// GuestImage returns the images of a tiny Linux guest. If cacheDir lacks them, they are built from Debian's packages;
-// several processes may do so at once. The build needs apt, dpkg-deb, xorriso and qemu-img, takes about ten seconds and
-// installs nothing.
+// GuestImage returns the images of a tiny Linux guest. If cacheDir does not contain them, GuestImage builds them from
+// Debian's packages. Several processes may build at the same time. The build needs apt, dpkg-deb, xorriso and qemu-img,
+// takes about ten seconds and installs nothing.
 //
-// The guest prints "Quantix guest ready" and keeps a root shell on tty1 (VGA) and ttyS0. It takes an address by DHCP on
-// every virtio NIC, runs the QEMU guest agent and powers off at the ACPI power button. It needs 128 MiB.
+// The guest prints "Quantix guest ready" and runs a root shell on tty1 (VGA) and ttyS0. It gets an address by DHCP on
+// every virtio NIC, runs the QEMU guest agent and powers off when the ACPI power button is pressed. It needs 128 MiB.
 //
 // Copy Disk or create an overlay over it before a guest writes to it. For a direct boot use the kernel arguments
 // "console=ttyS0 console=tty1 quiet no_timer_check".
@@ -85,7 +85,7 @@ func guestFilesIn(dir string) GuestFiles {
 	return GuestFiles{Kernel: at("vmlinuz"), Initrd: at("initrd.img"), ISO: at("guest.iso"), Disk: at("guest.qcow2")}
 }
 
-// guestKey returns the name of the cache entry, a hash of everything that Quantix puts into the guest.
+// guestKey returns the name of the cache entry: a hash of everything that this repository adds to the guest.
 func guestKey() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, recipeVersion, guestPackages, guestModules, storageModules)
@@ -152,7 +152,7 @@ func buildGuest(ctx context.Context, work string) error {
 	return err
 }
 
-// singleFile returns the one file below root that matches pattern.
+// singleFile returns the only file below root that matches pattern.
 func singleFile(root, pattern string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(root, pattern))
 	if err != nil {
@@ -172,7 +172,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, data, 0o644)
 }
 
-// runOutput runs a program of the machine and returns its output. An error contains the program's error text.
+// runOutput runs a program of the machine and returns its output. Its error contains the program's error text.
 func runOutput(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program(name), args...)
 	cmd.Env = environment([]string{"LC_ALL=C"})

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/lab"
 )
 
-// diskGuest boots the guest's disk. Its serial console is a Unix socket. The format verbs are the machine type, the
-// disk's path and the socket's path.
+// diskGuest is a domain that boots the guest's disk, with a Unix socket as serial console. The format verbs are the
+// machine type, the disk's path and the socket's path.
 const diskGuest = `<domain type='qemu'>
   <name>guest</name>
   <memory unit='MiB'>128</memory>
@@ -54,7 +54,7 @@ func TestGuestBootsAndObeysPowerCommands(t *testing.T) {
 	serial.send("cat /sys/block/vda/size\n")
 	serial.expect("131072")
 
-	// The keys go to the shell on the screen; the serial shell then reads the file that it wrote.
+	// The keys are typed into the shell on the screen. The serial shell then reads the file that the first shell wrote.
 	for _, keys := range []string{"KEY_I", "KEY_D", "KEY_LEFTSHIFT KEY_DOT", "KEY_SLASH", "KEY_T", "KEY_ENTER"} {
 		virsh(t, h, append([]string{"send-key", "guest"}, strings.Fields(keys)...)...)
 	}
@@ -112,8 +112,8 @@ func guestImage(t *testing.T) lab.GuestFiles {
 	return files
 }
 
-// eventually polls until ok returns true. The limit is generous because guests are emulated, and share the cores with
-// other tests' guests.
+// eventually polls until ok returns true. Its time limit is generous, because guests are emulated and share the
+// processors with other tests' guests.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), guestLimit)
@@ -133,7 +133,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 type console struct {
 	t    *testing.T
 	conn net.Conn
-	text string // output that no expect has consumed yet
+	text string // output that no call of expect has consumed yet
 }
 
 func dial(t *testing.T, socket string) *console {

@@ -30,16 +30,16 @@ type Host struct {
 	slot *slot
 
 	supervisor *exec.Cmd
-	hold       io.Closer // stdin of the supervisor; the host lives while it is open
-	// closed when nothing runs inside any more; valid, like hold, once the supervisor has started
+	hold       io.Closer // stdin of the supervisor; the host exists while it is open
+	// closed when no process runs inside any more; set, like hold, once the supervisor has started
 	gone chan struct{}
 
 	stop    sync.Once
 	stopErr error
 }
 
-// StartHost starts a host and returns when its libvirtd answers. ctx bounds only the start; end the host with Stop. It
-// needs what Supported checks. A NAT network that fails to start is logged, and is no error.
+// StartHost starts a host and returns when its libvirtd answers. ctx limits only the start; end the host with Stop. The
+// machine must have what Supported checks. If a NAT network fails to start, the failure is logged and is no error.
 func StartHost(ctx context.Context, o Options) (*Host, error) {
 	h, err := startHost(ctx, o)
 	if err != nil {
@@ -100,7 +100,7 @@ func (h *Host) startSupervisor(ctx context.Context) (err error) {
 	}
 	cmd := exec.Command("bash", "-c", supervisorScript, "supervisor", h.opts.Dir, h.opts.Name, h.slot.cgroup(), network)
 	cmd.Env = environment(h.opts.Env)
-	// In its own session the host does not receive Ctrl-C. The program gets it and then stops the host.
+	// In its own session the host does not receive Ctrl-C. This program receives it and then stops the host.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Setsid: true}
 	cmd.ExtraFiles = []*os.File{h.slot.file}
 	errLog, err := os.Create(filepath.Join(h.opts.Dir, "log/supervisor.log"))
@@ -131,13 +131,13 @@ func (h *Host) startSupervisor(ctx context.Context) (err error) {
 	}()
 	defer context.AfterFunc(ctx, func() { _ = output.SetReadDeadline(time.Now()) })() // ends the read below
 	if line, err := bufio.NewReader(output).ReadString('\n'); line != "ready\n" {
-		why, _ := os.ReadFile(errLog.Name()) // best effort: extends the error text
+		why, _ := os.ReadFile(errLog.Name()) // best effort: the text extends the error
 		return fmt.Errorf("mount the host's directories: %w: %s", errors.Join(ctx.Err(), err), strings.TrimSpace(string(why)))
 	}
 	return nil
 }
 
-// HostUUID returns the host's UUID as libvirt reports it. It stays the same for one Dir.
+// HostUUID returns the host's UUID as libvirt reports it. It is the same for each start with the same Dir.
 func (h *Host) HostUUID() string { return h.uuid }
 
 // Socket returns the path of libvirtd's socket, for programs outside the host.
@@ -146,8 +146,8 @@ func (h *Host) Socket() string { return filepath.Join(h.opts.Dir, "run/libvirt-s
 // URI returns the libvirt URI of the host for programs outside it. Inside the host the URI is qemu:///system.
 func (h *Host) URI() string { return "qemu+unix:///system?socket=" + h.Socket() }
 
-// Stop ends the host's networks, guests, daemons and namespaces, and leaves only the files of its Dir. Further calls
-// return the result of the first. When ctx is done it stops waiting for the orderly end and kills.
+// Stop ends the host's networks, guests, daemons and namespaces. Only the files in its Dir remain. Further calls return
+// the result of the first call. When ctx is done, Stop kills the remaining processes.
 func (h *Host) Stop(ctx context.Context) error {
 	h.stop.Do(func() {
 		if err := h.end(ctx); err != nil {

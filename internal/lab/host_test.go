@@ -18,7 +18,7 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// tinyGuest has no disk: SeaBIOS runs and finds no boot device.
+// tinyGuest is a domain without a disk: SeaBIOS runs and finds no boot device.
 const tinyGuest = `<domain type='qemu'>
   <name>tiny</name>
   <memory unit='MiB'>64</memory>
@@ -47,7 +47,7 @@ func TestStopRemovesProcessesBridgesAndRules(t *testing.T) {
 	if len(inside) == 0 {
 		t.Fatalf("no process is in %s", namespace)
 	}
-	nsFile, err := os.Open(inside[0]) // an unused namespace's number may be reused by another test's host
+	nsFile, err := os.Open(inside[0]) // keeps the namespace's number in use, so that another test's host does not get it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestStopRemovesProcessesBridgesAndRules(t *testing.T) {
 		t.Errorf("the bridge %s is left", bridge)
 	}
 	rules, _ := exec.Command("iptables-save").Output()
-	// compare whole words: qxlab20 of another lab is not our qxlab2
+	// compare complete words: qxlab20 of another lab is not this lab's qxlab2
 	if now == "" && slices.Contains(strings.Fields(string(rules)), bridge) {
 		t.Errorf("firewall rules of %s are left:\n%s", bridge, rules)
 	}
@@ -78,8 +78,8 @@ func TestStopRemovesProcessesBridgesAndRules(t *testing.T) {
 	}
 }
 
-// checkClosedToOthers fails the test unless the user nobody is denied access to the host's libvirtd, which would make
-// it root.
+// checkClosedToOthers fails the test unless the user nobody is denied access to the host's libvirtd, which would give
+// that user root access.
 func checkClosedToOthers(t *testing.T, h *lab.Host) {
 	t.Helper()
 	for _, uri := range []string{h.URI(), h.URI() + "-ro"} {
@@ -99,8 +99,8 @@ func addressOf(bridge string) string {
 	return strings.TrimSpace(string(at))
 }
 
-// ownerOf is an environment variable. A test process that has it starts a host in the directory named by its value, and
-// holds the host until it is killed.
+// ownerOf is an environment variable. A test process with this variable starts a host in the directory that its value
+// names, and keeps the host running until the process is killed.
 const ownerOf = "QUANTIX_TEST_LAB_HOST"
 
 func TestMain(m *testing.M) {
@@ -144,8 +144,7 @@ func startHost(t *testing.T, name string, peers ...string) *lab.Host {
 	return startIn(t, hostDir(t), name, peers...)
 }
 
-// startIn starts a host that ends with the test. If the start fails, the test fails and startIn
-// returns nil.
+// startIn starts a host that ends with the test. If the start fails, it marks the test as failed and returns nil.
 func startIn(t *testing.T, dir, name string, peers ...string) *lab.Host {
 	t.Helper()
 	began := time.Now()
@@ -165,8 +164,8 @@ func startIn(t *testing.T, dir, name string, peers ...string) *lab.Host {
 	return h
 }
 
-// hostDir returns a new directory with a short path, because t.TempDir's paths may be too long for Unix sockets. It is
-// open to all users; the host closes it.
+// hostDir returns a new directory with a short path, because the paths of t.TempDir may be too long for Unix sockets.
+// All users can enter the directory; the host then denies them access.
 func hostDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "qx")
@@ -232,7 +231,7 @@ func processesIn(namespace string) (pids []string) {
 	return pids
 }
 
-// signalWhenUp runs cmd, sends it sig after its first line of output, and returns the rest of its output.
+// signalWhenUp starts cmd, sends it sig after its first line of output, and returns the rest of its output.
 func signalWhenUp(t *testing.T, cmd *exec.Cmd, sig syscall.Signal) string {
 	t.Helper()
 	out, in, err := os.Pipe()
@@ -251,7 +250,7 @@ func signalWhenUp(t *testing.T, cmd *exec.Cmd, sig syscall.Signal) string {
 	if err := cmd.Process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
-	// End of file comes when no process inside the host has the pipe open.
+	// The output ends only when no process inside the host has the pipe open.
 	_ = out.SetReadDeadline(time.Now().Add(5 * time.Second))
 	var rest strings.Builder
 	if _, err := out.WriteTo(&rest); err != nil {

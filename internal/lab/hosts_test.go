@@ -40,7 +40,7 @@ func TestHostsAreIsolated(t *testing.T) {
 		if caps := virsh(t, h.Host, "capabilities"); !strings.Contains(caps, h.HostUUID()) {
 			t.Errorf("capabilities of %s lack its UUID %s", h.name, h.HostUUID())
 		}
-		// Both hosts have a guest of the same name: neither may see the other's.
+		// Both hosts have a guest with the same name. Neither may see the guest of the other host.
 		start(t, h.Host, tinyGuest, "tiny")
 		if got := virsh(t, h.Host, "list", "--name"); got != "tiny" {
 			t.Errorf("guests of %s = %q, want tiny", h.name, got)

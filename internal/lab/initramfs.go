@@ -14,14 +14,14 @@ import (
 	"strings"
 )
 
-// guestModules are the kernel modules loaded at boot, after their dependencies. The modules in storageModules are
-// loaded in parallel with the first shell, which does not need them.
+// guestModules are the kernel modules that are loaded at boot, after their dependencies. storageModules are loaded
+// while the first shell already runs, because it does not need them.
 var (
 	guestModules   = []string{"virtio_pci", "virtio_console", "virtio_net", "virtio_rng", "button", "evdev"}
 	storageModules = []string{"virtio_blk", "virtio_balloon", "virtio_scsi", "sd_mod", "ata_piix", "sr_mod", "isofs", "8021q", "crc32c_generic", "ext4"}
 )
 
-// writeInitramfs packs the guest's root file system, from the packages unpacked below root, into the file to.
+// writeInitramfs writes the guest's root file system to the file to, from the packages that are unpacked below root.
 func writeInitramfs(root, to string) error {
 	f, err := os.Create(to)
 	if err != nil {
@@ -59,7 +59,8 @@ func writeInitramfs(root, to string) error {
 	return f.Close()
 }
 
-// addPrograms adds busybox and the QEMU guest agent with its libraries. The init script creates busybox's other names.
+// addPrograms adds busybox and the QEMU guest agent with its libraries. The init script later creates the names of
+// busybox's programs.
 func addPrograms(a *initramfs, root string) error {
 	busybox, err := os.ReadFile(filepath.Join(root, "bin/busybox"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +80,7 @@ func addPrograms(a *initramfs, root string) error {
 	return addLibraries(a, root, agent)
 }
 
-// addLibraries adds all shared libraries of a program, and the dynamic loader.
+// addLibraries adds the dynamic loader and all shared libraries of a program.
 func addLibraries(a *initramfs, root, program string) error {
 	queue, added := []string{program}, map[string]bool{}
 	for len(queue) > 0 {
@@ -133,7 +134,7 @@ func findLibrary(root, name string) (string, error) {
 	return "", fmt.Errorf("the packages lack the library %s", name)
 }
 
-// addModules adds the modules with their dependencies, and two lists in load order.
+// addModules adds the modules with their dependencies, and two lists of them in load order.
 func addModules(a *initramfs, root string) error {
 	files := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

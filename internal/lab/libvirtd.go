@@ -16,12 +16,12 @@ import (
 const libvirtdTimeout = 30 * time.Second
 
 // StartLibvirtd starts the host's libvirtd, for example after KillLibvirtd, and returns when it answers. libvirtd then
-// finds the running guests again.
+// manages the running guests again.
 func (h *Host) StartLibvirtd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, libvirtdTimeout)
 	defer cancel()
-	// Two libvirtds that start at once would race to create the shared firewall chains, and one network would fail to
-	// start.
+	// If two libvirtds started at the same time, both would create the shared firewall chains, and one network would
+	// fail to start.
 	lock, err := lockSlots(ctx)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (h *Host) StartLibvirtd(ctx context.Context) error {
 	return nil
 }
 
-// KillLibvirtd kills the host's libvirtd with SIGKILL and returns when it has ended. Guests keep running.
+// KillLibvirtd kills the host's libvirtd with SIGKILL and returns when libvirtd has ended. Guests keep running.
 func (h *Host) KillLibvirtd(ctx context.Context) error {
 	pid, err := os.ReadFile(filepath.Join(h.opts.Dir, "run/libvirtd.pid"))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // kernelPackage is the metapackage of the newest kernel for virtual machines.
 const kernelPackage = "linux-image-cloud-amd64"
 
-// guestPackages are Debian's packages for the guest, apart from the kernel and the agent's libraries.
+// guestPackages are the Debian packages for the guest, apart from the kernel and the libraries of the guest agent.
 var guestPackages = []string{"busybox-static", "isolinux", "syslinux-common", agentPackage}
 
 // agentPackage holds the QEMU guest agent.
@@ -29,7 +29,7 @@ func unpackPackages(ctx context.Context, work, root string) error {
 		return err
 	}
 	if err := downloadPackages(ctx, downloads); err != nil {
-		// A fresh machine has no package lists, and outdated lists name files that the mirrors have removed.
+		// A new machine has no package lists, and old lists name files that the mirrors have removed.
 		if _, uerr := runOutput(ctx, "apt-get", "-q", "update"); uerr != nil {
 			return fmt.Errorf("%w; and apt's package lists cannot be renewed: %w", err, uerr)
 		}
@@ -54,7 +54,8 @@ func downloadPackages(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	// apt drops to its own user for downloads, which cannot write to a private directory. So it stays root.
+	// For downloads, apt switches to its own user, which cannot write to a private directory. With this option it stays
+	// root.
 	cmd := exec.CommandContext(ctx, program("apt-get"), append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, names...)...)
 	cmd.Dir = dir
 	cmd.Env = environment([]string{"LC_ALL=C"})
@@ -80,7 +81,8 @@ func resolvePackages(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("the package %s is unknown to apt: the lab's guest needs Debian's package lists", kernelPackage)
 	}
 	packages := append([]string{kernel}, guestPackages...)
-	// Add the agent's libraries, recursively. Only library packages are followed: they depend on no programs.
+	// Add the guest agent's libraries, recursively. Only library packages are followed, because they depend on no
+	// programs.
 	next := []string{agentPackage}
 	for len(next) > 0 {
 		found, err := dependencies(ctx, next...)

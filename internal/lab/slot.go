@@ -24,9 +24,9 @@ const slots = 50
 // slotDir holds one locked file for each lab host of the machine. An unlocked file belongs to a dead host.
 const slotDir = "/run/quantix-lab"
 
-// slot is a number that identifies a host in names that all hosts of the machine share: of its bridge, subnet and
-// cgroup. The lock on file is the claim to the number. The supervisor holds the lock too, so it is released when both
-// program and supervisor have ended.
+// slot is a number that identifies a host in names that all hosts of the machine share: names of its bridge, subnet and
+// cgroup. The lock on file reserves the number. The supervisor holds the lock, too, so the number becomes free only
+// when both program and supervisor have ended.
 type slot struct {
 	number int
 	file   *os.File
@@ -37,8 +37,8 @@ func (s *slot) cgroup() string { return "quantix-lab-" + strconv.Itoa(s.number) 
 func (s *slot) subnet() string { return fmt.Sprintf("192.168.%d.", 200+s.number) }
 
 // migrationPorts returns the qemu.conf settings of the ports for incoming migrations. All hosts of the machine would
-// share libvirt's default range, which also serves outgoing connections: such a connection can take a port between
-// libvirt's check and QEMU's bind.
+// share libvirt's default range, which outgoing connections also use. Such a connection could take a port between
+// libvirt's check of the port and QEMU's bind.
 func (s *slot) migrationPorts() string {
 	const first, each = 20_000, 16
 	from := first + each*s.number
@@ -64,8 +64,8 @@ func (s *slot) networkXML() string {
 `, formatUUID(hex.EncodeToString(uuid[:])), s.bridge(), mac[0], mac[1], mac[2], s.subnet())
 }
 
-// takeSlot claims the first free slot from number first on, for the host in dir. Before that it removes what dead hosts
-// left on the machine.
+// takeSlot reserves the first free slot from number first on, for the host in dir. Before that, it removes remains of
+// dead hosts from the machine.
 func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*slot, error) {
 	lock, err := lockSlots(ctx)
 	if err != nil {
@@ -99,17 +99,17 @@ func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*sl
 	return nil, fmt.Errorf("%d lab hosts run on this machine, the most that are possible: stop some of them", slots)
 }
 
-// taken reports whether another host or another network of the machine uses the slot's number.
+// taken reports whether another host or another network on the machine uses the slot's number.
 func (s *slot) taken() bool {
 	if exists(s.path()) {
-		return true // sweepDead has removed the files of dead hosts
+		return true // this file belongs to a live host, because sweepDead has removed the files of dead hosts
 	}
 	if exists("/sys/class/net/" + s.bridge()) {
 		return true
 	}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // unknown counts as taken
+		return true // if the use is unknown, the number counts as taken
 	}
 	for _, a := range addrs {
 		if strings.HasPrefix(a.String(), s.subnet()) {
@@ -119,7 +119,7 @@ func (s *slot) taken() bool {
 	return false
 }
 
-// release removes what the host in dir left on the machine, and with the last host the slot directory.
+// release removes everything that the host in dir left on the machine. With the last host, it also removes slotDir.
 func (s *slot) release(dir string, log *slog.Logger) error {
 	lock, err := lockSlots(context.Background())
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *slot) release(dir string, log *slog.Logger) error {
 
 func (s *slot) path() string { return filepath.Join(slotDir, "host-"+strconv.Itoa(s.number)) }
 
-// countHosts counts the machine's lab hosts, including dead hosts not swept yet.
+// countHosts counts the machine's lab hosts, including dead hosts that sweepDead has not removed yet.
 func countHosts() int {
 	files, _ := filepath.Glob(filepath.Join(slotDir, "host-*")) // Glob fails only for a malformed pattern
 	return len(files)
@@ -171,14 +171,14 @@ func sweepDead(log *slog.Logger) {
 			if err := s.sweep([]string{s.bridge()}, log); err != nil {
 				log.Warn("The remains of a dead lab host cannot be removed.", "bridge", s.bridge(), "error", err)
 			} else {
-				os.Remove(s.path()) // if this fails, the next sweep retries
+				os.Remove(s.path()) // if this fails, the next sweepDead retries
 			}
 		}
 		file.Close()
 	}
 }
 
-// lockSlots waits for the lock of slotDir. Closing the file releases the lock.
+// lockSlots waits for the lock on slotDir. Closing the file releases the lock.
 func lockSlots(ctx context.Context) (*os.File, error) {
 	name := filepath.Join(slotDir, "lock")
 	for {
@@ -187,7 +187,7 @@ func lockSlots(ctx context.Context) (*os.File, error) {
 		}
 		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // the last host has just removed the directory
+			continue // the last host has just removed slotDir
 		}
 		if err != nil {
 			return nil, err

@@ -17,7 +17,7 @@ var tools = []string{
 	"libvirtd", "virtlogd", "virsh", "qemu-system-x86_64", "qemu-img",
 }
 
-// Supported returns nil if lab hosts can run on this machine, or an error with the reason and the remedy.
+// Supported returns nil if this machine can run lab hosts, else an error with the reason and the remedy.
 func Supported() error {
 	if os.Geteuid() != 0 {
 		return errors.New("lab hosts need root, for namespaces and networks: run this as root")
@@ -37,7 +37,7 @@ func Supported() error {
 	return nil
 }
 
-// program returns the path of an installed program, or its bare name if it is not found.
+// program returns the path of an installed program, or name itself if the program is not found.
 func program(name string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path

@@ -35,9 +35,9 @@ func (s *slot) sweep(bridges []string, log *slog.Logger) error {
 	return errors.Join(append(errs, removeRules(mine), removeCgroups(s.cgroup()))...)
 }
 
-// remainingNetworks returns the bridges of networks that were still active when the libvirtd of the host in dir ended.
+// remainingNetworks returns the bridges of networks that were active when the libvirtd of the host in dir ended.
 func remainingNetworks(dir string) (bridges []string) {
-	files, _ := filepath.Glob(filepath.Join(dir, "run/network/*.xml")) // a missing directory has no files
+	files, _ := filepath.Glob(filepath.Join(dir, "run/network/*.xml")) // Glob finds no files if the directory is missing
 	for _, file := range files {
 		var status struct {
 			Network struct {
@@ -53,7 +53,7 @@ func remainingNetworks(dir string) (bridges []string) {
 		if err != nil || xml.Unmarshal(text, &status) != nil {
 			continue
 		}
-		// A network in bridge mode only refers to a bridge of the machine and does not own it.
+		// A network in bridge mode only uses a bridge of the machine and does not own the bridge.
 		if n := status.Network; n.Bridge.Name != "" && n.Forward.Mode != "bridge" {
 			bridges = append(bridges, n.Bridge.Name)
 		}
@@ -61,8 +61,8 @@ func remainingNetworks(dir string) (bridges []string) {
 	return bridges
 }
 
-// removeCgroups removes the named cgroup from every hierarchy. Its processes have ended, but the kernel may need a
-// moment to release them.
+// removeCgroups removes the named cgroup from every hierarchy. The processes in it have ended, but the kernel may need
+// a moment until the cgroup is empty.
 func removeCgroups(name string) error {
 	mounts, err := os.ReadFile("/proc/mounts")
 	if err != nil {
@@ -85,7 +85,7 @@ func removeCgroups(name string) error {
 	return nil
 }
 
-// removeTree removes a cgroup and its descendants, deepest first. A missing cgroup is no error.
+// removeTree removes a cgroup and its descendants, deepest first. It is no error if the cgroup is missing.
 func removeTree(branch string) error {
 	var dirs []string
 	err := filepath.WalkDir(branch, func(path string, d fs.DirEntry, err error) error {
@@ -105,7 +105,7 @@ func removeTree(branch string) error {
 	return err
 }
 
-// run runs a command of the machine. Its error contains the command's output.
+// run runs a command on the machine. Its error contains the command's output.
 func run(name string, args ...string) error {
 	cmd := exec.Command(program(name), args...)
 	cmd.Env = environment(nil)

@@ -16,14 +16,15 @@ import (
 // switchDir holds one locked file for each switch of the machine. An unlocked file belongs to a dead program.
 const switchDir = "/run/quantix-lab-switch"
 
-// Switch connects lab hosts that have their own network namespaces. It is a bridge of the machine, with an address for
-// the portal.
+// Switch connects lab hosts that have their own network namespaces. It is a bridge on the machine, with an address at
+// which the hosts reach the portal.
 type Switch struct {
 	number int
 	file   *os.File
 }
 
-// NewSwitch creates a switch. Remove it with Close. The next NewSwitch removes the switch of a dead program.
+// NewSwitch creates a switch. Remove it with Close. If the program dies first, the next NewSwitch of any program
+// removes the switch.
 func NewSwitch(ctx context.Context) (*Switch, error) {
 	if err := os.MkdirAll(switchDir, 0o700); err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func NewSwitch(ctx context.Context) (*Switch, error) {
 }
 
 func (s *Switch) create() error {
-	if err := s.remove(); err != nil { // may be left by a dead program
+	if err := s.remove(); err != nil { // a dead program may have left it
 		return err
 	}
 	for _, args := range [][]string{
@@ -73,7 +74,7 @@ func (s *Switch) remove() error {
 // Close removes the switch.
 func (s *Switch) Close() error {
 	err := errors.Join(s.remove(), os.Remove(s.file.Name()), s.file.Close())
-	_ = os.Remove(switchDir) // succeeds only for the last switch
+	_ = os.Remove(switchDir) // the removal succeeds only after the last switch was removed
 	return err
 }
 
@@ -85,8 +86,8 @@ func (s *Switch) Address() string { return fmt.Sprintf("10.213.%d.1", s.number) 
 // Subnet returns the switch's subnet in CIDR notation.
 func (s *Switch) Subnet() string { return fmt.Sprintf("10.213.%d.0/24", s.number) }
 
-// connectToSwitch gives the host two devices on the switch: eth0 with an address and the default route, and eth1
-// without an address.
+// connectToSwitch gives the host two network devices on the switch: eth0 with an address and the default route, and
+// eth1 without an address.
 func (h *Host) connectToSwitch(ctx context.Context) error {
 	s, pid := h.opts.Switch, strconv.Itoa(h.supervisor.Process.Pid)
 	for i, nic := range []string{"eth0", "eth1"} {
@@ -114,7 +115,7 @@ func (h *Host) connectToSwitch(ctx context.Context) error {
 	return nil
 }
 
-// waitUnplugged waits until the host's devices have disappeared, which happens shortly after the end of its namespace.
+// waitUnplugged waits until the host's network devices have disappeared, shortly after the end of the host's namespace.
 func (h *Host) waitUnplugged(within time.Duration) error {
 	for until := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
 		left := ""
@@ -132,7 +133,7 @@ func (h *Host) waitUnplugged(within time.Duration) error {
 	}
 }
 
-// Address returns the host's IP address on its switch, or "" without a switch.
+// Address returns the host's IP address on its switch, or "" if it has no switch.
 func (h *Host) Address() string {
 	if h.opts.Switch == nil {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// A host on a switch has its own network namespace and NAT network, and leaves nothing on the machine.
+// A host on a switch has its own network namespace and NAT network. After its end, nothing remains on the machine.
 func TestHostOnSwitchHasOwnNetworkNamespace(t *testing.T) {
 	t.Parallel()
 	s, err := lab.NewSwitch(t.Context())

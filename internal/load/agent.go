@@ -21,7 +21,7 @@ const (
 	maxTries       = 20 // attempts of the first hello
 )
 
-// agent speaks the agent protocol for one simulated host, as package agent does for a real one. It needs few
+// agent is the agent of one simulated host. It uses the agent protocol in the same way as package agent. It needs few
 // goroutines: one for the parked claim, and one from a timer while a report is sent.
 type agent struct {
 	run      *run
@@ -33,7 +33,7 @@ type agent struct {
 
 	reportMu   sync.Mutex // serializes reports
 	sentDigest string     // digest of the newest full report that the portal accepted in this session
-	full       bool       // the next report is a full one, even without changes
+	full       bool       // the next report is a full report, even without changes
 
 	flagsMu   sync.Mutex
 	scheduled bool // a report is scheduled
@@ -53,8 +53,8 @@ func (r *run) newAgent(h Host) (*agent, error) {
 	return a, nil
 }
 
-// serve runs the host until ctx ends. It returns after the portal accepted the host's first report, and continues in
-// the background. It retries the first hello a few times if the portal is busy, as real agents do.
+// serve runs the host until ctx ends. It returns after the portal has accepted the host's first report, and continues
+// in the background. If the portal is busy, it retries the first hello a few times, as real agents do.
 func (a *agent) serve(ctx context.Context) error {
 	for wait, tries := minRetry, 1; ; wait, tries = min(2*wait, maxRetry), tries+1 {
 		err := a.hello(ctx)
@@ -122,7 +122,7 @@ func (a *agent) session(ctx context.Context) {
 	a.claims(ctx)
 }
 
-// claims keeps one claim parked, and runs the jobs that it returns.
+// claims keeps one claim parked at the portal, and runs the jobs that the claim returns.
 func (a *agent) claims(ctx context.Context) {
 	wait := minRetry
 	for ctx.Err() == nil {
@@ -164,7 +164,7 @@ func (a *agent) work(ctx context.Context, w wire.Work) {
 	a.scheduleReport(ctx, true)
 }
 
-// scheduleReport schedules a report soon. Several pokes cause one report.
+// scheduleReport schedules a report that follows soon. Several calls cause one report.
 func (a *agent) scheduleReport(ctx context.Context, full bool) {
 	a.requestFull(full)
 	a.flagsMu.Lock()
@@ -183,7 +183,7 @@ func (a *agent) scheduleReport(ctx context.Context, full bool) {
 	})
 }
 
-// report sends the host's state. Periodic reports include meters.
+// report sends the host's state. Only periodic reports include meters.
 func (a *agent) report(ctx context.Context, periodic bool) error {
 	a.reportMu.Lock()
 	defer a.reportMu.Unlock()
@@ -236,14 +236,14 @@ func (a *agent) consumeFull() (full bool) {
 	return full
 }
 
-// countFailure counts a failure, unless the run is ending.
+// countFailure counts a failure, unless the failure comes from the end of the run.
 func (a *agent) countFailure(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
 		a.run.fault(what, err)
 	}
 }
 
-// sessionEnded reports whether err means that the portal rejects this agent's session.
+// sessionEnded reports whether err means that the portal no longer accepts this agent's session.
 func sessionEnded(err error) bool {
 	s := wire.StatusOf(err)
 	return s == 409 || s == 401

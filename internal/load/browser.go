@@ -19,7 +19,7 @@ import (
 	"quantix/internal/testkit/client"
 )
 
-// tabsEach is the number of tabs of one user: the portal serves eight requests of a user at a time and queues 64 more.
+// tabsEach is the number of tabs of one user. The portal serves eight requests of a user at a time and queues 64 more.
 const tabsEach = 10
 
 // browser is a signed-in user's HTTP client.
@@ -65,7 +65,7 @@ func (b *browser) post(ctx context.Context, path string, form url.Values) error 
 	}
 }
 
-// postOnce sends a form. If the portal is busy, later is the delay that its Retry-After header demands.
+// postOnce sends a form. If the portal is busy, later is the delay in the Retry-After header.
 func (b *browser) postOnce(ctx context.Context, path string, form url.Values) (later time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.portal+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -138,7 +138,7 @@ type pageKind struct {
 	path func() string
 }
 
-// pageKinds returns the pages that simulated people open in turn.
+// pageKinds returns the kinds of pages that simulated users open one after another.
 func (r *run) pageKinds(pools []fleet.PoolID) []pageKind {
 	fixed := func(path string) func() string { return func() string { return path } }
 	of := func(n fleet.ResourceType, id string) string { return n.Info().PagePath(id) }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A client retries after the delay that a busy portal demands. A refusal is not retried.
+// A client retries after the delay that a busy portal sends. A refusal is not retried.
 func TestFormRetriedWhenPortalBusy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

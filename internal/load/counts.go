@@ -13,7 +13,7 @@ type histogram struct{ n [buckets]atomic.Int64 }
 const (
 	buckets     = 192
 	smallest    = 20 * time.Microsecond
-	perDoubling = 8 // buckets between a duration and its double
+	perDoubling = 8 // number of buckets between a duration and its double
 )
 
 func (h *histogram) add(d time.Duration) {
@@ -24,7 +24,7 @@ func (h *histogram) add(d time.Duration) {
 	h.n[i].Add(1)
 }
 
-// bucketCounts holds the buckets of a histogram at one moment.
+// bucketCounts is a histogram at one moment: the count of each bucket.
 type bucketCounts [buckets]int64
 
 func (h *histogram) now() (t bucketCounts) {
@@ -48,7 +48,8 @@ func (t bucketCounts) count() (n int64) {
 	return n
 }
 
-// quantile returns the p-quantile, accurate to 9 %: the upper edge of its bucket. It is 0 if nothing was counted.
+// quantile returns the p-quantile, accurate to 9 %: the upper edge of the quantile's bucket. It is 0 if the histogram
+// is empty.
 func (t bucketCounts) quantile(p float64) time.Duration {
 	left := int64(math.Ceil(float64(t.count()) * p))
 	for i, c := range t {
@@ -59,7 +60,7 @@ func (t bucketCounts) quantile(p float64) time.Duration {
 	return 0
 }
 
-// counts holds all counters and timings of a run.
+// counts holds all counters and durations of a run.
 type counts struct {
 	beats     histogram // heartbeats without changes
 	reports   histogram // full reports
@@ -72,7 +73,7 @@ type counts struct {
 	helloes   atomic.Int64
 	streams   atomic.Int64 // open streams of tabs
 	refreshes histogram
-	waits     histogram // time from an event to the refreshed part
+	waits     histogram // time from an event to the refresh that shows it
 	opened    histogram // pages of all kinds
 	pages     sync.Map  // kind of page -> *histogram
 }
@@ -85,7 +86,7 @@ func (c *counts) page(kind string) *histogram {
 	return h.(*histogram)
 }
 
-// failureCounts counts failures by operation and keeps the first error text of each.
+// failureCounts counts failures by operation and stores the first error text of each operation.
 type failureCounts struct {
 	lock  sync.Mutex
 	all   int64

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// enoughFiles returns an error if the limit of open files is too low for the wanted connections. Go has raised the soft
-// limit to the hard limit already.
+// enoughFiles returns an error if the limit of open files is too low for the wanted number of connections. Go has
+// already raised the soft limit to the hard limit.
 func enoughFiles(want int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

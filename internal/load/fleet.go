@@ -30,12 +30,12 @@ type createdObjects struct {
 	vms     bool
 }
 
-// settleLimit returns the time limit for all VMs to start, or to be deleted.
+// settleLimit returns the time limit for all VMs to be started, or to be deleted.
 func (r *run) settleLimit() time.Duration {
 	return 2*time.Minute + time.Duration(r.o.VMs)*50*time.Millisecond
 }
 
-// createFleet creates the fleet, or adopts the hosts that have joined before.
+// createFleet creates the fleet, or uses the hosts that have joined before the run.
 func (r *run) createFleet(ctx, life context.Context) error {
 	if len(r.o.Joined) > 0 {
 		return r.serveJoined(ctx, life)
@@ -63,8 +63,8 @@ func (r *run) createFleet(ctx, life context.Context) error {
 	return nil
 }
 
-// joinHosts joins the hosts with join tokens. All hosts share one generated key: the portal demands a key from each
-// host, but not different ones.
+// joinHosts joins the hosts with join tokens. All hosts share one generated key, because the portal does not require
+// different keys.
 func (r *run) joinHosts(ctx, life context.Context) error {
 	key, request, err := newKey()
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *run) joinHosts(ctx, life context.Context) error {
 	})
 }
 
-// agentURL returns the URL of the agent listener: the configured one, or the one in the join token's command.
+// agentURL returns the URL of the agent listener: from Options, or else from the command in the join token.
 func (r *run) agentURL(token fleet.JoinToken) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +129,8 @@ func newKey() (*ecdsa.PrivateKey, string, error) {
 	return key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), err
 }
 
-// initialHosts is the number of hosts that a new pool is assigned to at once. The other hosts are assigned one by one.
+// initialHosts is the number of hosts that a new pool is assigned to in the request. It is then assigned to the other
+// hosts one by one.
 const initialHosts = 50
 
 // createPools creates shared pools on all hosts, and waits until they are healthy everywhere.
@@ -173,7 +174,7 @@ func (r *run) createPools(ctx context.Context) error {
 	})
 }
 
-// createVMs creates the VMs through the API, or directly in the database if one is configured.
+// createVMs creates the VMs through the API, or directly in the database if Options names one.
 func (r *run) createVMs(ctx context.Context) error {
 	project, err := r.api.CreateProject(ctx, client.NewProject{Name: r.name, Description: "Made by quantix load, which takes it away again."})
 	if err != nil {
@@ -221,7 +222,7 @@ func (r *run) serveJoined(ctx, life context.Context) error {
 	return err
 }
 
-// loadVMs reads from the portal which VMs the hosts have.
+// loadVMs reads the hosts' VMs from the portal.
 func (r *run) loadVMs(ctx context.Context) error {
 	for q := (fleet.Query{Limit: 500}); ; {
 		page, err := r.api.VMs(ctx, q)
@@ -250,7 +251,7 @@ func (r *run) running() (n int) {
 	return n
 }
 
-// cleanUp removes what the run created, through the API. It calls end when the hosts are no longer needed.
+// cleanUp removes everything that the run created, through the API. It calls end when the hosts are no longer needed.
 func (r *run) cleanUp(ctx context.Context, end func()) error {
 	r.mu.Lock()
 	m := r.created
@@ -324,7 +325,7 @@ func (r *run) deleteVMs(ctx context.Context, m createdObjects) error {
 	})
 }
 
-// ignoreNotFound turns the error of a missing object into nil.
+// ignoreNotFound returns nil if err means that the object does not exist, else err.
 func ignoreNotFound(err error) error {
 	if client.StatusOf(err) == http.StatusNotFound {
 		return nil

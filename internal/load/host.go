@@ -15,16 +15,16 @@ import (
 	"quantix/internal/wire"
 )
 
-// host is a simulated hypervisor. It carries out each job at once.
+// host is a simulated hypervisor, which completes each job at once.
 type host struct {
 	name string
 
 	mu     sync.Mutex
 	vms    map[fleet.VMID]*guest
-	order  []fleet.VMID // keys of vms, in the order of reports
+	order  []fleet.VMID // keys of vms, in the order for reports
 	pools  []fleet.Pool
-	digest string // digest of the state; empty: the state has changed since
-	fresh  int64  // changes of VMs since the last full report
+	digest string // digest of the reported state; empty: the state has changed since
+	fresh  int64  // number of changes of VMs since the last full report
 	began  time.Time
 }
 
@@ -39,7 +39,7 @@ func newHost(name string) *host {
 	return &host{name: name, vms: map[fleet.VMID]*guest{}, began: time.Now()}
 }
 
-// addVM adds a VM that the portal has on this host.
+// addVM adds a VM that the portal has placed on this host.
 func (h *host) addVM(vm fleet.VM) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,7 +50,7 @@ func (h *host) addVM(vm fleet.VM) {
 	g.report.Generation = max(vm.ObservedGeneration, 1)
 }
 
-// guestOf returns the VM's guest, and creates a stopped one if it is missing.
+// guestOf returns the VM's guest. If it is missing, guestOf creates a stopped guest.
 func (h *host) guestOf(vm fleet.VM) *guest {
 	h.digest = ""
 	g, ok := h.vms[vm.ID]
@@ -98,7 +98,7 @@ func (h *host) doPool(w wire.Work, out *wire.Finish) {
 	}
 }
 
-// apply applies the job's VM spec to the guest.
+// apply applies the VM spec in the job to the guest.
 func (g *guest) apply(w wire.Work) {
 	s, spec := &g.report.Status, w.VM.Spec
 	g.report.Generation, g.mark = max(w.Generation, g.report.Generation), cmp.Or(w.Mark, g.mark)
@@ -134,8 +134,8 @@ func address() string {
 	return fmt.Sprintf("10.%d.%d.%d", rand.IntN(256), rand.IntN(256), 1+rand.IntN(254))
 }
 
-// change gives a running guest another IP address, like a DHCP server; the spec stays the same. It returns false if no
-// running guest has a NIC.
+// change gives a running guest another IP address, as a DHCP server would; the spec does not change. It returns false
+// if no running guest has a NIC.
 func (h *host) change() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -146,7 +146,7 @@ func (h *host) change() bool {
 	for i := range h.order {
 		s := &h.vms[h.order[(at+i)%len(h.order)]].report.Status
 		if s.Power == fleet.Running && len(s.NICs) > 0 {
-			s.NICs = slices.Clone(s.NICs) // a report may read the old slice
+			s.NICs = slices.Clone(s.NICs) // a report may still read the old slice
 			s.NICs[0].Addresses = []string{address()}
 			h.digest = ""
 			h.fresh++
@@ -156,7 +156,7 @@ func (h *host) change() bool {
 	return false
 }
 
-// applyAnswer applies the portal's answer to a report. It returns true if the host has something new to report.
+// applyAnswer applies the portal's answer to a report. It returns true if the host now has something new to report.
 func (h *host) applyAnswer(a wire.ReportAnswer) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,8 +176,8 @@ func (h *host) applyAnswer(a wire.ReportAnswer) bool {
 	return true
 }
 
-// state returns the host's full state and its digest. The state is nil if the portal has the digest already. fresh
-// counts the changes of VMs since the last full report.
+// state returns the host's full state and its digest. If the digest is known, the portal has this state already, and
+// state is nil. fresh is the number of changes of VMs since the last full report.
 func (h *host) state(known string) (state *wire.State, digest string, fresh int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,7 +224,7 @@ func poolStatus(p fleet.Pool) fleet.PoolStatus {
 	return fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 50, AvailableBytes: 1 << 50, MountPath: p.Spec.Path}
 }
 
-// meters returns the load of each running guest and of the host.
+// meters returns the load of each running guest, and the load of the host.
 func (h *host) meters() ([]wire.Meter, *wire.HostMeter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

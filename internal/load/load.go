@@ -1,8 +1,9 @@
-// Package load puts load on a running portal like a real fleet: simulated hosts speak the agent protocol over mutual
-// TLS, simulated people open pages, and browser tabs follow live pages. It reports the portal's performance, so that an
-// operator can size one. Only the hypervisors are simulated.
-// Hosts join with tokens. VMs and pools are created with an API token. Each host carries out its jobs and reports in
-// the real period, with a meter for each running VM. The run removes everything at the end.
+// Package load puts load on a running portal as a real fleet would: simulated hosts use the agent protocol over mutual
+// TLS, simulated users open pages, and browser tabs follow live pages. It reports the portal's performance, so that an
+// operator can choose the size of a portal. Only the hypervisors are simulated.
+// Hosts join with join tokens. VMs and pools are created with an API token. Each host completes its jobs and sends
+// reports at the real interval, with a meter for each running VM. At the end, the run removes everything that it
+// created.
 package load
 
 import (
@@ -25,26 +26,28 @@ import (
 
 // Options configures a run.
 type Options struct {
-	Portal string         // URL of the pages and the API: "https://quantix.example.org"
+	Portal string         // URL of pages and API: "https://quantix.example.org"
 	Token  string         // an administrator's API token
-	Agents string         // URL of the agent listener; empty: as in the portal's join tokens
-	Roots  *x509.CertPool // CAs to trust for Portal; nil: the system's
+	Agents string         // URL of the agent listener; empty: the URL in the portal's join tokens
+	Roots  *x509.CertPool // CAs to trust for Portal; nil: the CAs of the system
 
-	// numbers; VMs are spread evenly over the hosts, and their disks over the pools, which are on all hosts
+	// Numbers of objects. VMs are distributed evenly over the hosts, and their disks over the pools. Each pool is on
+	// all hosts.
 	Hosts, VMs, Pools int
-	Change            float64       // changes of VMs a second
+	Change            float64       // number of VM changes per second
 	Tabs              int           // browser tabs on the VM list
-	People            int           // people who open one page after another
-	Pause             time.Duration // pause of a person between two pages
+	People            int           // number of users who open one page after another
+	Pause             time.Duration // pause of a user between two pages
 	For               time.Duration // duration of the measurement
 
-	// Joined are hosts that have joined before, with their VMs. The run then creates and removes nothing but users.
+	// Joined are hosts that joined before the run, with their VMs. The run then creates and removes only users.
 	Joined []Host
 
-	AllowUsed   bool // run even if the portal has other hosts
-	Keep        bool // keep what the run created
-	SkipCleanup bool // the portal is discarded after the run, so the run cleans nothing up
-	// URL of the portal's database: VMs are written there directly, not created through the API. See seed
+	AllowUsed   bool // run even if the portal has hosts that the run did not create
+	Keep        bool // do not remove what the run created
+	SkipCleanup bool // do not clean up, because the portal is discarded after the run
+	// Database is the URL of the portal's database. VMs are then written directly into the database instead of being
+	// created through the API. See seed.
 	Database string
 
 	Portals, Postgres Processes // processes whose CPU and memory are measured; nil: none
@@ -72,7 +75,7 @@ type run struct {
 	o     Options
 	name  string // prefix of all names that the run creates
 	api   *client.Client
-	plain *http.Transport // connections of the API client; tabs and people have their own
+	plain *http.Transport // connections of the API client; tabs and simulated users have their own connections
 	failureCounts
 	counts
 
@@ -83,7 +86,7 @@ type run struct {
 	created createdObjects
 }
 
-// Run puts load on the portal and returns the figures. It cleans up also after an error and when ctx ends.
+// Run puts load on the portal and returns the figures. It also cleans up after an error and when ctx ends.
 func Run(ctx context.Context, o Options) (out Figures, err error) {
 	if o.Out == nil {
 		o.Out = io.Discard
@@ -109,7 +112,7 @@ func Run(ctx context.Context, o Options) (out Figures, err error) {
 	if err := r.checkPortal(ctx); err != nil {
 		return out, err
 	}
-	// hosts must outlive ctx, because they carry out the cleanup
+	// The hosts must outlive ctx, because they execute the jobs of the cleanup.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer r.parked.Wait()
 	defer end()
@@ -120,7 +123,8 @@ func Run(ctx context.Context, o Options) (out Figures, err error) {
 	return r.measure(ctx)
 }
 
-// checkPortal refuses a token without administrator rights, and a portal with other hosts unless AllowUsed is set.
+// checkPortal returns an error if the token has no administrator rights, or if the portal has other hosts and AllowUsed
+// is not set.
 func (r *run) checkPortal(ctx context.Context) error {
 	me, err := r.api.Me(ctx)
 	if err != nil {
@@ -142,12 +146,13 @@ func (r *run) checkPortal(ctx context.Context) error {
 	return nil
 }
 
-// progress prints one line with the time.
+// progress prints one line of progress, with the time.
 func (r *run) progress(format string, args ...any) {
 	fmt.Fprintf(r.o.Out, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// forEach calls do for the numbers below n, at most atOnce at a time. It stops at the first error and returns it.
+// forEach calls do for the numbers below n, with at most atOnce calls at the same time. It stops at the first error and
+// returns it.
 func forEach(ctx context.Context, n, atOnce int, do func(context.Context, int) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -187,7 +192,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// poll calls done until it returns true or an error. After the limit it returns an error that names what.
+// poll calls done until it returns true or an error. After the time limit it returns an error that contains what.
 func poll(ctx context.Context, what string, limit time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s: not within %s", what, limit))
 	defer cancel()

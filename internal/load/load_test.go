@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// portal is a real portal: its listeners for people and agents, and its reconcilers.
+// portal is a real portal, with its listeners for browsers and agents and its reconcilers.
 type portal struct {
 	pool    *pgxpool.Pool
 	control *control.Control
@@ -92,7 +92,7 @@ func (p *portal) count(t *testing.T, from string) (n int) {
 	return n
 }
 
-// empty fails the test unless the run has removed everything.
+// empty fails the test unless the run has removed everything that it created.
 func (p *portal) empty(t *testing.T) {
 	t.Helper()
 	for _, table := range []string{"hosts", "vms", "projects", "pools", "assignments", "users WHERE name LIKE 'load-%'"} {
@@ -116,8 +116,8 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A run creates the fleet that its options demand, the portal shows what the hosts reported, nothing fails, and nothing
-// is left.
+// A run creates the fleet that its options describe, the portal shows the states that the hosts reported, nothing
+// fails, and the run removes everything at the end.
 func TestRunCreatesFleetAndCleansUp(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -131,8 +131,8 @@ func TestRunCreatesFleetAndCleansUp(t *testing.T) {
 	if f.Hosts != 20 || f.VMs != 100 || f.Tabs != 6 {
 		t.Errorf("%d hosts, %d VMs, %d tabs", f.Hosts, f.VMs, f.Tabs)
 	}
-	// After 4 s of the 10 s period some hosts have sent a heartbeat or a change. Most changes are sent; those of the
-	// last 200 ms are in flight, more on a busy machine.
+	// After 4 s of the 10 s interval, some hosts have sent a heartbeat or a change. Most changes were sent. Changes of
+	// the last 200 ms, or of a longer time on a busy machine, are still in flight.
 	if f.Beats.N+f.FullReports.N < 20*3/10 || f.Changed < 60 || f.Sent < f.Changed/3 {
 		t.Errorf("%d beats, %d full reports; %d changed, %d sent", f.Beats.N, f.FullReports.N, f.Changed, f.Sent)
 	}
@@ -140,7 +140,7 @@ func TestRunCreatesFleetAndCleansUp(t *testing.T) {
 		t.Errorf("%d refreshes, %d after a poke", f.Refreshes.N, f.Follows.N)
 	}
 	kinds := []string{"VM list", "VM list, filtered", "Dashboard", "Host list", "Host page", "VM page", "Pool page", "Tasks"}
-	// at least one of the three people has opened every kind; on a busy machine 4 s may not suffice
+	// At least one of the three users has opened a page of every kind. On a busy machine, 4 s may not be enough.
 	round := f.Pages.N > int64(3*(len(kinds)-1))
 	for _, kind := range kinds {
 		if f.Pages.N == 0 || round && f.PagesOf[kind].N == 0 {
@@ -166,7 +166,7 @@ func TestRunCreatesFleetAndCleansUp(t *testing.T) {
 	}
 }
 
-// A canceled run removes everything it created.
+// A cancelled run removes everything that it created.
 func TestCanceledRunCleansUp(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -197,7 +197,7 @@ func (o onFirst) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// VMs seeded in the database match their hosts' reports, cause no tasks, and are removed at the end.
+// VMs that were seeded in the database match their hosts' reports, cause no tasks, and are removed at the end.
 func TestSeededVMsMatchReports(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -216,7 +216,7 @@ func TestSeededVMsMatchReports(t *testing.T) {
 	p.empty(t)
 }
 
-// A run refuses a portal with other hosts, and leaves them unchanged if it is forced.
+// A run refuses a portal with other hosts. If AllowUsed is set, it runs and leaves the other hosts unchanged.
 func TestPortalWithHostsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

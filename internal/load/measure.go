@@ -11,11 +11,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Figures are the results of a run, for the time of the measurement.
+// Figures are the results of a run during the time of the measurement.
 type Figures struct {
 	Seconds     float64           `json:"seconds"`
 	Hosts       int               `json:"hosts"`
-	VMs         int               `json:"vms"` // running VMs
+	VMs         int               `json:"vms"` // number of running VMs
 	Tabs        int               `json:"tabs"`
 	Beats       Timing            `json:"beats"` // heartbeats without changes
 	FullReports Timing            `json:"fullReports"`
@@ -24,18 +24,18 @@ type Figures struct {
 	Changed     int64             `json:"changed"`
 	Sent        int64             `json:"told"` // changes that the portal accepted
 	Resends     int64             `json:"resends"`
-	Sessions    int64             `json:"sessions"` // sessions that agents had to reopen
+	Sessions    int64             `json:"sessions"` // number of sessions that agents had to open again
 	Pages       Timing            `json:"pages"`
 	PagesOf     map[string]Timing `json:"pagesOf"`
 	Refreshes   Timing            `json:"refreshes"` // refreshes of the tabs' live parts
-	Follows     Timing            `json:"follows"`   // time from an event to the refreshed part
+	Follows     Timing            `json:"follows"`   // time from an event to the refresh that shows it
 	Portal      *ProcessUsage     `json:"portal,omitempty"`
 	Postgres    *ProcessUsage     `json:"postgres,omitempty"`
 	Load        *ProcessUsage     `json:"load,omitempty"` // this program itself
 	Errors      int64             `json:"errors"`
 	Faults      map[string]Fault  `json:"faults,omitempty"`
-	Sampled     int               `json:"sampled"` // VMs compared with the API at the end
-	Wrong       int               `json:"wrong"`   // VMs that differ from their hosts' last report
+	Sampled     int               `json:"sampled"` // number of VMs compared with the API at the end
+	Wrong       int               `json:"wrong"`   // number of VMs whose address in the API differs from the host's last report
 }
 
 // Timing is the number of operations, their rate and their durations in milliseconds, accurate to 9 %.
@@ -47,7 +47,7 @@ type Timing struct {
 	P100 float64 `json:"max"`
 }
 
-// Fault is the number of failures of one operation, with the first error text.
+// Fault is the number of failures of one operation, and the first error text.
 type Fault struct {
 	N    int64  `json:"n"`
 	Said string `json:"said"`
@@ -106,7 +106,7 @@ func (r *run) figuresBetween(a, b snapshot) Figures {
 	return f
 }
 
-// firstFault returns the operation and the text of some failure.
+// firstFault returns the operation and the error text of one of the failures.
 func (r *run) firstFault() string {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -116,7 +116,7 @@ func (r *run) firstFault() string {
 	return "nothing failed"
 }
 
-// measure starts people and tabs, and counts for the configured time.
+// measure starts simulated users and tabs, and counts for the configured time.
 func (r *run) measure(ctx context.Context) (Figures, error) {
 	active, stop := context.WithCancel(ctx)
 	defer stop()
@@ -146,7 +146,7 @@ func (r *run) measure(ctx context.Context) (Figures, error) {
 	return f, r.compare(ctx, &f)
 }
 
-// startPeople signs people in: the openers of pages and the owners of tabs.
+// startPeople signs the simulated users in: those who open pages, and those who have tabs open.
 func (r *run) startPeople(ctx, active context.Context) error {
 	var pools []fleet.PoolID
 	page, err := r.api.Pools(ctx, fleet.Query{Limit: 20})
@@ -213,11 +213,11 @@ func (r *run) changeVMs(ctx context.Context) {
 	}
 }
 
-// sample is the number of VMs compared at the end.
+// sample is the number of VMs that compare checks.
 const sample = 50
 
-// compare counts the sampled VMs whose first address in the API differs from their host's. A portal that is fast
-// because it loses reports must not pass.
+// compare counts the sampled VMs whose first IP address in the API differs from the address on their host. A portal
+// that is fast because it loses reports must not pass.
 func (r *run) compare(ctx context.Context, f *Figures) error {
 	if f.VMs == 0 {
 		return nil

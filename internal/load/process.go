@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Processes returns the current process IDs of a measured program. Usage is known only on Linux.
+// Processes returns the current process IDs of a program to measure. Its usage can be read only on Linux.
 type Processes func() []int
 
-// Process returns the Processes that hold a single process ID.
+// Process returns Processes with this single process ID.
 func Process(pid int) Processes { return func() []int { return []int{pid} } }
 
 func thisProcess() Processes { return Process(os.Getpid()) }
@@ -46,7 +46,7 @@ func PostgresOf(portal int) int {
 	return 0
 }
 
-// cpuAndMemory holds the CPU time and memory that processes have used so far.
+// cpuAndMemory holds the CPU time that processes have used so far, and their memory.
 type cpuAndMemory struct {
 	known bool
 	cpu   time.Duration
@@ -74,7 +74,7 @@ func (p Processes) use() (u cpuAndMemory) {
 		u.known = true
 		u.cpu += s.cpu
 		if i == 0 {
-			u.cpu += s.reaped // CPU time of its exited children
+			u.cpu += s.reaped // CPU time of child processes that have exited
 		}
 		if len(all) == 1 {
 			u.bytes += field(pid, "status", "VmRSS:")
@@ -98,7 +98,7 @@ type stat struct {
 	cpu, reaped time.Duration
 }
 
-// statOf reads /proc/<pid>/stat. Its times are in clock ticks, which are 10 ms on every Linux.
+// statOf reads /proc/<pid>/stat. The times in it are in clock ticks, which are 10 ms on every Linux.
 func statOf(path string) (s stat, ok bool) {
 	text, err := os.ReadFile(path)
 	open, shut := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')

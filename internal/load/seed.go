@@ -9,9 +9,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// seed writes the VMs directly into the portal's database, as if their hosts had created them long ago. It is for
-// fleets that are too large to create through the API, and for portals without other objects: it checks no rules,
-// creates no tasks and writes no audit entries.
+// seed writes the VMs directly into the portal's database, as if their hosts had created them long ago. Use it for
+// fleets that are too large to create through the API, in portals without other objects: seed checks no rules, creates
+// no tasks and writes no audit entries.
 func (r *run) seed(ctx context.Context) error {
 	return r.withDatabase(ctx, func(conn *pgx.Conn) error {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -20,8 +20,8 @@ func (r *run) seed(ctx context.Context) error {
 				return err
 			}
 			vms, err := pgx.CollectRows(rows, pgx.RowToStructByPos[seeded])
-			// The hosts must know the VMs before the transaction commits: a report without a VM of the portal means
-			// that the VM is gone.
+			// The hosts need the VMs before the transaction commits: if a report lacks a VM of the portal, the VM
+			// counts as missing.
 			for _, v := range vms {
 				r.byHost[v.Host].host.addVM(fleet.VM{Meta: fleet.Meta{ID: v.ID, Name: v.Name, ObservedGeneration: 1}, Spec: v.Spec, Status: &v.Status})
 			}
@@ -55,7 +55,7 @@ const seedPoolsSQL = `
 	SELECT 'pool', p.id, h.id, 'assign', jsonb_build_object('state', 'active', 'capacityBytes', 1125899906842624, 'availableBytes', 1125899906842624, 'mountPath', p.spec->'path'), 1, now()
 	FROM pools p, unnest($2::text[]) h (id) WHERE p.id = ANY ($1::text[])`
 
-// deleteSeeded deletes the seeded VMs.
+// deleteSeeded deletes the VMs that seed wrote.
 func (r *run) deleteSeeded(ctx context.Context) error {
 	return r.withDatabase(ctx, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "DELETE FROM vms WHERE project_id = $1", r.created.project)

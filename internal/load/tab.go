@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// Timing of live pages, the same as in static/js/live.js and stream.js.
+// Timing of live pages, the same as in static/js/live.js and static/js/stream.js.
 const (
 	minGap      = 250 * time.Millisecond // default minimum time between two refreshes of one part
-	streamRetry = time.Second            // delay before a lost stream is reopened
+	streamRetry = time.Second            // delay before a lost event stream is reopened
 	idleLimit   = time.Minute
 )
 
@@ -31,10 +31,10 @@ type part struct {
 	gap      time.Duration // minimum time between two refreshes
 
 	last, due time.Time // times of refreshes; due is zero if no refresh is scheduled
-	poked     time.Time // time of the oldest event that no refresh has shown yet
+	poked     time.Time // time of the oldest event that no refresh has shown yet; zero: none
 }
 
-// tab is a browser tab that shows a page and keeps it live.
+// tab is a browser tab that shows a page and refreshes its live parts.
 type tab struct {
 	*browser
 	mu    sync.Mutex
@@ -70,7 +70,7 @@ func (t *tab) open(ctx context.Context, path string) error {
 	return nil
 }
 
-// partsOf returns the live parts of a page. Collapsed parts follow nothing.
+// partsOf returns the live parts of a page. Collapsed parts follow no events.
 func partsOf(text string, now time.Time) []*part {
 	var out []*part
 	for _, tag := range liveTag.FindAllString(text, -1) {
@@ -94,7 +94,7 @@ func partsOf(text string, now time.Time) []*part {
 	return out
 }
 
-// follow reads the event stream, and reopens it when it ends.
+// follow reads the event stream, and reopens the stream when it ends.
 func (t *tab) follow(ctx context.Context, path string) {
 	for ctx.Err() == nil {
 		if err := t.stream(ctx, path); err != nil && ctx.Err() == nil {
@@ -140,7 +140,8 @@ func (t *tab) stream(ctx context.Context, path string) error {
 	}
 }
 
-// scheduleRefresh schedules a refresh of the parts that follow the key: at once, or when their gap is over.
+// scheduleRefresh schedules a refresh of the parts that follow the key: at once, or when the gap after a part's last
+// refresh is over.
 func (t *tab) scheduleRefresh(key string) {
 	now := time.Now()
 	t.mu.Lock()
@@ -174,7 +175,7 @@ func (t *tab) nextRefresh() (first *part, due time.Time) {
 	return first, due
 }
 
-// refresh requests the scheduled parts, one after another.
+// refresh requests the parts whose refresh is due, one after another.
 func (t *tab) refresh(ctx context.Context) {
 	idle := time.NewTimer(0)
 	defer idle.Stop()

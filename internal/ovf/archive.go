@@ -18,10 +18,10 @@ import (
 	"strings"
 )
 
-// File is a file in an archive.
+// File is the place of a file in an archive.
 type File struct {
 	Name   string
-	Offset int64 // of the first byte in the archive
+	Offset int64 // offset of the file's first byte in the archive
 	Size   int64
 }
 
@@ -29,11 +29,11 @@ type File struct {
 type Archive struct {
 	Descriptor  File
 	Files       []File // all files except descriptor, manifest and certificate
-	Sums        []Sum  // checksums of the manifest
+	Sums        []Sum  // checksums in the manifest
 	Certificate bool   // the archive is signed
 }
 
-// Sum is a checksum of a manifest.
+// Sum is the checksum of a file in the manifest.
 type Sum struct{ Algorithm, Name, Hex string }
 
 // File returns the archive's file of that name.
@@ -44,7 +44,7 @@ func (a Archive) File(name string) (File, bool) {
 	return File{}, false
 }
 
-// fileIndex returns the index of the file with this name, taken literally or as an escaped URI; -1: there is none.
+// fileIndex returns the index of the file with this name, as written or as an escaped URI; -1: there is none.
 func fileIndex(files []File, name string) int {
 	name = strings.TrimPrefix(name, "./")
 	i := slices.IndexFunc(files, func(f File) bool { return f.Name == name })
@@ -54,7 +54,7 @@ func fileIndex(files []File, name string) int {
 	return i
 }
 
-// ChecksumAlgorithm returns the checksum algorithm of the manifest; empty without a manifest.
+// ChecksumAlgorithm returns the checksum algorithm of the manifest; empty: the archive has no manifest.
 func (a Archive) ChecksumAlgorithm() string {
 	if len(a.Sums) == 0 {
 		return ""
@@ -62,7 +62,7 @@ func (a Archive) ChecksumAlgorithm() string {
 	return a.Sums[0].Algorithm
 }
 
-// fileName checks a file name: one plain name without a directory.
+// fileName returns an error unless name is a plain file name without a directory.
 func fileName(name string) error {
 	switch {
 	case name == "" || len(name) > 200 || clean(name) != name:
@@ -95,7 +95,7 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		if n >= MaxFiles {
 			return out, refuse("The archive has more than %d files.", MaxFiles)
 		}
-		// "tar -c ." includes the directory itself.
+		// "tar -c ." adds the directory itself as an entry.
 		if h.Typeflag == tar.TypeDir && path.Clean(h.Name) == "." && !names["."] {
 			names["."] = true
 			n--
@@ -161,7 +161,7 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 	return out, err
 }
 
-// text reads a small file of the archive.
+// text reads a small file of the archive, of at most most bytes.
 func (a Archive) text(r io.ReaderAt, f File, most int64) ([]byte, error) {
 	if f.Size > most {
 		return nil, refuse("%s has more than %d KiB.", f.Name, most>>10)
@@ -175,7 +175,8 @@ func (a Archive) text(r io.ReaderAt, f File, most int64) ([]byte, error) {
 
 var sumForm = regexp.MustCompile(`^(SHA1|SHA256|SHA512) ?\((.+)\) ?= ?([0-9A-Fa-f]+)$`)
 
-// manifest parses the checksums of the manifest named own. Every checksum must have a file, and every file a checksum.
+// manifest parses the checksums in the manifest, whose file name is own. Every checksum must have a file in the
+// archive, and every file a checksum.
 func (a Archive) manifest(own string, text []byte) (out []Sum, err error) {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
@@ -220,8 +221,8 @@ func digest(algorithm string) hash.Hash {
 	return sha256.New()
 }
 
-// Verify compares the file with its checksum in the manifest. Without a manifest it reads nothing. It calls progress
-// with the number of bytes read so far.
+// Verify compares the file with its checksum in the manifest. If the archive has no manifest, it reads nothing. It
+// calls progress with the number of bytes read so far.
 func (a Archive) Verify(ctx context.Context, r io.ReaderAt, f File, progress func(done int64)) error {
 	i := slices.IndexFunc(a.Sums, func(s Sum) bool { return s.Name == f.Name })
 	if i < 0 {

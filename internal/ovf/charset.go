@@ -11,7 +11,7 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// declaredEncoding matches the encoding in an XML declaration.
+// declaredEncoding matches the name of the encoding in an XML declaration.
 var declaredEncoding = regexp.MustCompile(`^<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
 
 // charsets are the supported character encodings besides UTF-8.
@@ -29,7 +29,8 @@ var byteOrderMarks = []struct {
 	{"\xfe\xff", unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM)},
 }
 
-// inUTF8 converts a descriptor to UTF-8, from the encoding of its byte order mark or else of its XML declaration.
+// inUTF8 converts a descriptor to UTF-8. The byte order mark determines the descriptor's encoding, else the XML
+// declaration does.
 func inUTF8(text []byte) ([]byte, error) {
 	for _, b := range byteOrderMarks {
 		if rest, marked := bytes.CutPrefix(text, []byte(b.mark)); marked {

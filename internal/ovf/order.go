@@ -12,21 +12,21 @@ import (
 
 // controller is a disk controller of the machine.
 type controller struct {
-	kind    string // pvscsi, ide, sata …
+	kind    string // resource type; controllers of one type are ordered by address
 	bus     int    // resource type; controllers of one type are ordered by address
 	address int
-	at      int // index among the descriptor's controllers
+	at      int // index of the controller among the descriptor's controllers
 }
 
-// placedDisk is a disk with its controller and unit, which decide the disk order.
+// placedDisk is a disk with its controller and unit, which determine the order of disks.
 type placedDisk struct {
 	fleet.ApplianceDisk
 	on   controller
 	unit int // AddressOnParent
 }
 
-// inFirmwareOrder returns the disks in firmware order: by controller address, then by unit. Controllers of different
-// types, and disks without an address, keep the descriptor's order.
+// inFirmwareOrder returns the disks in the firmware's order: by controller address, then by unit.
+// Controllers of different types, and disks without an address, keep the descriptor's order.
 func inFirmwareOrder(disks []placedDisk) (out []fleet.ApplianceDisk) {
 	var buses []int
 	for _, d := range disks {
@@ -44,7 +44,8 @@ func inFirmwareOrder(disks []placedDisk) (out []fleet.ApplianceDisk) {
 	return out
 }
 
-// address parses a controller's or unit's number. A missing or invalid number sorts last.
+// address parses the number of a controller or unit. A missing or invalid number becomes the highest number, so that it
+// sorts last.
 func address(text string) int {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 0 {

@@ -23,8 +23,8 @@ const (
 
 func refuse(format string, args ...any) error { return fleet.Errorf(fleet.Invalid, format, args...) }
 
-// Read reads an archive of size bytes and returns its machine and its files. It reads only the bytes of the descriptor
-// and the manifest.
+// Read reads an archive of size bytes and returns its VM and its files. It reads only the bytes of the descriptor and
+// the manifest.
 func Read(r io.ReaderAt, size int64) (fleet.Appliance, Archive, error) {
 	a, err := ReadArchive(r, size)
 	if err != nil {
@@ -47,7 +47,7 @@ func Read(r io.ReaderAt, size int64) (fleet.Appliance, Archive, error) {
 	return app, a, nil
 }
 
-// clean returns a text of the descriptor as one line of bounded length without invisible characters.
+// clean returns a text from the descriptor as one line of limited length, without invisible characters.
 func clean(s string) string {
 	s = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		switch {

@@ -18,7 +18,7 @@ import (
 	"quantix/internal/ovf"
 )
 
-// good is a shortened descriptor written by ovftool.
+// good is a shortened descriptor that ovftool wrote.
 const good = `<?xml version="1.0" encoding="UTF-8"?>
 <Envelope vmw:buildId="build-1" xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData" xmlns:vmw="http://www.vmware.com/schema/ovf" xmlns:vssd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_VirtualSystemSettingData">
   <References><File ovf:href="disk.vmdk" ovf:id="file1" ovf:size="5"/></References>
@@ -137,7 +137,7 @@ func TestChangedFileFailsVerification(t *testing.T) {
 	}
 }
 
-// Every refusal of an archive, with a part of its error.
+// Each invalid archive is refused with its own error text.
 func TestInvalidArchivesAreRefused(t *testing.T) {
 	d, disk := plain("web.ovf", good), plain("disk.vmdk", "12345")
 	whole := archive(t, d, disk)
@@ -214,7 +214,7 @@ func TestSparseFilesAreRefused(t *testing.T) {
 	}
 }
 
-// Every refusal of a descriptor, each caused by one change of the valid descriptor.
+// Each invalid descriptor is refused with its own error text. It differs from the valid descriptor in one place.
 func TestInvalidDescriptorsAreRefused(t *testing.T) {
 	files := []ovf.File{{Name: "disk.vmdk", Size: 5}, {Name: "second.vmdk", Size: 1}}
 	item := func(text string) string { return "<Item>" + text + "</Item>\n      <vmw:Config" }
@@ -298,7 +298,7 @@ func attributes(n int) string {
 	return b.String()
 }
 
-// memory is an in-memory archive for writing.
+// memory is an archive in memory, for writing.
 type memory struct{ b []byte }
 
 func (m *memory) WriteAt(p []byte, at int64) (int, error) {

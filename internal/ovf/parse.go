@@ -29,27 +29,27 @@ const (
 	kindSound   = 35
 )
 
-// droppedDevices are the notes for devices that are not imported, by CIM resource type.
+// droppedDevices are the notes about devices that are not imported, by CIM resource type.
 var droppedDevices = map[int]string{
 	kindFloppy: "A floppy drive.", kindSerial: "A serial port: every VM here has one of its own.", kindSound: "A sound card.",
 	kindCD: "A CD drive with its disc: insert a disc into the VM's drive afterwards.", kindDVD: "A CD drive with its disc: insert a disc into the VM's drive afterwards.",
 }
 
-// ignoredKinds are the types of devices that are dropped without a note, because every VM here has its own.
+// ignoredKinds are CIM resource types that are dropped without a note, because every VM here has such a device.
 var ignoredKinds = []int{kindUSB, kindDisplay}
 
-// parsing is the state of parsing one descriptor. Its methods read the parts of the descriptor into out.
+// parsing is the state while one descriptor is parsed. Its methods read sections of the descriptor into out.
 type parsing struct {
 	envelope
 	files       []File
 	out         fleet.Appliance
-	configured  string                // the chosen deployment option
-	controllers map[string]controller // by instance ID
+	configured  string                // ID of the chosen deployment option
+	controllers map[string]controller // disk controllers by instance ID
 	disks       []placedDisk
-	usedFiles   []string // file references used by disks
+	usedFiles   []string // file references that disks use
 }
 
-// Parse parses a descriptor and returns its machine. Referenced files must be among files.
+// Parse parses a descriptor and returns its VM. Files that the descriptor refers to must be among files.
 func Parse(text []byte, files []File) (fleet.Appliance, error) {
 	e, err := decode(text)
 	if err != nil {
@@ -97,7 +97,7 @@ func (p *parsing) read() error {
 	return nil
 }
 
-// system returns the descriptor's only machine.
+// system returns the only VM in the descriptor, or an error if there are none or several.
 func (p *parsing) system() (system, error) {
 	all := p.Systems
 	for _, c := range p.Collections {
@@ -115,7 +115,7 @@ func (p *parsing) system() (system, error) {
 	return system{}, refuse("The descriptor describes %d machines. Export each machine separately.", len(all))
 }
 
-// references checks that all referenced files are in the archive and have the stated size.
+// references checks that all files that the descriptor refers to are in the archive and have the stated size.
 func (p *parsing) references() error {
 	if len(p.Files) > MaxFiles {
 		return refuse("The descriptor refers to more than %d files.", MaxFiles)
@@ -147,7 +147,7 @@ func (p *parsing) references() error {
 	return nil
 }
 
-// machineSections reads the machine's sections other than its hardware.
+// machineSections reads the VM's sections other than its hardware.
 func (p *parsing) machineSections(s system) {
 	if s.OS != nil {
 		p.out.OS = cmp.Or(clean(s.OS.Description), clean(s.OS.Type))
@@ -193,7 +193,7 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// family is the guest's OS family, by CIM number or by name.
+// family returns the OS family of the guest, by its CIM number or by its name.
 func family(id, words string) string {
 	words = strings.ToLower(words)
 	for _, f := range []struct{ of, word string }{
@@ -256,8 +256,7 @@ func (p *parsing) hardware(h hardware) error {
 	return nil
 }
 
-// firmware reads the machine's firmware from VMware's settings. VirtualBox stores the firmware outside the hardware
-// section.
+// firmware reads the VM's firmware from VMware's settings. VirtualBox stores the firmware outside the hardware section.
 func (p *parsing) firmware(h hardware) {
 	for _, c := range append(slices.Clone(h.Config), h.Extra...) {
 		switch {
@@ -312,7 +311,7 @@ func (p *parsing) item(i item) error {
 		if p.out.CPUs > 0 {
 			return refuse("The descriptor gives the number of vCPUs twice.")
 		}
-		i.Units = "" // CPU items have the unit "hertz * 10^6", meant for reservations
+		i.Units = "" // the unit "hertz * 10^6" of CPU items concerns CPU reservations, not the number of CPUs
 		n, err := count("its vCPUs", fleet.MaxCPUs, 1)
 		p.out.CPUs = int(n)
 		return err

@@ -24,7 +24,7 @@ func (p *parsing) disk(i item) error {
 	return nil
 }
 
-// diskOf returns the disk of a device reference "ovf:/disk/ID".
+// diskOf returns the disk that the reference host ("ovf:/disk/ID") names.
 func (p *parsing) diskOf(host string) (out fleet.ApplianceDisk, err error) {
 	host = strings.TrimPrefix(host, "ovf:")
 	kind, id, _ := strings.Cut(strings.TrimPrefix(host, "/"), "/")
@@ -73,7 +73,7 @@ func (p *parsing) diskOf(host string) (out fleet.ApplianceDisk, err error) {
 	return out, nil
 }
 
-// format returns the disk's declared format. The host detects the actual format when it reads the disk.
+// format returns the disk's declared format. The host detects the actual format when it reads the disk file.
 func format(uri, name string) string {
 	uri, name = strings.ToLower(uri), strings.ToLower(name)
 	for _, f := range []struct{ word, ext, format string }{

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/ovf"
 )
 
-// replaced returns the valid descriptor after replacements, given as pairs of old and new text.
+// replaced returns the valid descriptor after replacements. pairs are pairs of old and new text.
 func replaced(t *testing.T, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -82,7 +82,7 @@ func TestVirtualBoxFirmwareIsRead(t *testing.T) {
 	}
 }
 
-// A descriptor names files by URI, a manifest by name, and tar may prefix names with "./".
+// A descriptor names files by URI, a manifest by plain name, and tar may prefix names with "./".
 func TestFilesFoundByToolSpecificNames(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ member, href, prefix string }{

@@ -9,15 +9,15 @@ import (
 
 var unitForm = regexp.MustCompile(`^byte(?:\*(2|10)\^([0-9]{1,2}))?$`)
 
-// oldUnits are the units before OVF 1.0, still written by some tools.
+// oldUnits are the units used before OVF 1.0, which some tools still write.
 var oldUnits = map[string]int64{
 	"": 1, "bytes": 1, "kilobytes": 1 << 10, "kb": 1 << 10, "megabytes": 1 << 20, "mb": 1 << 20, "gigabytes": 1 << 30, "gb": 1 << 30, "terabytes": 1 << 40, "tb": 1 << 40,
 }
 
 const maxBytes = 1 << 50
 
-// inBytes converts a quantity to bytes. It refuses invalid and excessive quantities; what names the quantity in the
-// error.
+// inBytes converts a quantity to bytes. Without a unit, the quantity is in units of usual bytes. Invalid and excessive
+// quantities are errors; what names the quantity in the error.
 func inBytes(what, number, unit string, usual int64) (int64, error) {
 	bad := refuse("The descriptor gives %s as %q of %q, which is no quantity that a machine can have.", what, clean(number), clean(unit))
 	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)

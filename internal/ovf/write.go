@@ -21,7 +21,7 @@ const head = `<?xml version="1.0" encoding="UTF-8"?>
 
 const vmdkFormat = "http://www.vmware.com/interfaces/specifications/vmdk.html#streamOptimized"
 
-// controllers maps each disk controller to its CIM type and subtype.
+// controllers maps each kind of disk controller to its CIM resource type and subtype.
 var controllers = map[string]struct {
 	kind int
 	sub  string
@@ -32,13 +32,13 @@ var controllers = map[string]struct {
 
 var models = map[string]string{"vmxnet3": "VmxNet3", "vmxnet2": "VmxNet2", "e1000": "E1000", "e1000e": "E1000e", "pcnet": "PCNet32", "virtio": "virtio"}
 
-// systems maps each OS family to the CIM number of its 64-bit variant.
+// systems maps each OS family to the CIM number and name of its 64-bit variant.
 var systems = map[string]struct {
 	id   int
 	kind string
 }{"linux": {101, "other3xLinux64Guest"}, "windows": {103, "windows9Server64Guest"}, "bsd": {78, "freebsd64Guest"}}
 
-// Write returns the descriptor of a machine. A disk with a member name is a VMDK file; any other disk is empty.
+// Write returns the descriptor of a VM. A disk with a Member is a VMDK file; any other disk is empty.
 func Write(a fleet.Appliance) []byte {
 	var b bytes.Buffer
 	b.WriteString(head)
@@ -112,23 +112,23 @@ func Write(a fleet.Appliance) []byte {
 
 func escaped(s string) string {
 	var b bytes.Buffer
-	_ = xml.EscapeText(&b, []byte(s)) // a buffer never fails
+	_ = xml.EscapeText(&b, []byte(s)) // writes to a buffer never fail
 	return b.String()
 }
 
-// Plan computes the file offsets of an archive. Its head (descriptor and manifest) depends on the disks and is
-// therefore written last.
+// Plan computes the offsets of files in an archive. The head of the archive (descriptor and manifest) depends on the
+// disks and is therefore written last.
 type Plan struct {
 	name           string
-	descriptorSize int // reserved bytes for the descriptor, written after the disks
+	descriptorSize int // bytes reserved for the descriptor, which is written after the disks
 	next           int64
 }
 
-// NewPlan plans the machine's archive before the disks' sizes and files are known.
+// NewPlan plans the archive of a VM before the sizes and the contents of the disk files are known.
 func NewPlan(a fleet.Appliance) Plan {
 	a.Disks = slices.Clone(a.Disks)
 	for i := range a.Disks {
-		// reserve space for the longest numbers that Write can print
+		// Reserve space for the longest numbers that Write can print.
 		a.Disks[i].SizeBytes, a.Disks[i].FileBytes = math.MaxInt64, math.MaxInt64
 	}
 	p := Plan{name: a.Name, descriptorSize: len(Write(a))}
@@ -136,7 +136,7 @@ func NewPlan(a fleet.Appliance) Plan {
 	return p
 }
 
-// members returns the names of the disk files.
+// members returns the names of the VM's disk files.
 func members(a fleet.Appliance) (out []string) {
 	for _, d := range a.Disks {
 		if d.Member != "" {
@@ -148,16 +148,16 @@ func members(a fleet.Appliance) (out []string) {
 
 func paddedSize(n int64) int64 { return (n + 511) / 512 * 512 }
 
-// Next returns the offsets of the next file's tar header and data.
+// Next returns the offsets of the next file: of its tar header and of its data.
 func (p Plan) Next() (header, data int64) { return p.next, p.next + 512 }
 
-// Advance records the size of the next file in bytes.
+// Advance records the size of the file at Next, in bytes.
 func (p *Plan) Advance(size int64) { p.next += 512 + paddedSize(size) }
 
-// Size returns the size of the archive in bytes.
+// Size returns the size of the complete archive in bytes.
 func (p Plan) Size() int64 { return p.next + 1024 }
 
-// Header returns the tar header of a plain file.
+// Header returns the tar header for a plain file of size bytes.
 func Header(name string, size int64) ([]byte, error) {
 	var b bytes.Buffer
 	h := &tar.Header{Name: name, Size: size, Mode: 0o644, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
@@ -173,8 +173,8 @@ func Header(name string, size int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// manifest returns the checksums of the descriptor and then of the files. With nil sums it contains placeholders of the
-// same length.
+// manifest returns the checksums of the descriptor and then of the files. If sums is nil, it contains placeholders of
+// the same length.
 func (p Plan) manifest(files []string, sums []string) []byte {
 	var b bytes.Buffer
 	for i, name := range append([]string{p.name + ".ovf"}, files...) {
@@ -187,7 +187,7 @@ func (p Plan) manifest(files []string, sums []string) []byte {
 	return b.Bytes()
 }
 
-// Begin writes the archive's head, which precedes the disks. sums are the SHA-256 sums of the disk files in
+// Begin writes the head of the archive, which precedes the disks. sums are the SHA-256 checksums of the disk files in
 // hexadecimal, in order.
 func (p Plan) Begin(to io.WriterAt, a fleet.Appliance, sums []string) error {
 	text := Write(a)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// namespaces are the envelope namespaces of OVF 0.9, 1.x and 2.x.
+// namespaces are the XML namespaces of the envelope in OVF 0.9, 1.x and 2.x.
 var namespaces = []string{
 	"http://schemas.dmtf.org/ovf/envelope/1", "http://schemas.dmtf.org/ovf/envelope/2", "http://www.vmware.com/schema/ovf/1/envelope",
 }
@@ -63,7 +63,7 @@ type system struct {
 	OS       *osSection `xml:"OperatingSystemSection"`
 	Products []product  `xml:"ProductSection"`
 	Hardware []hardware `xml:"VirtualHardwareSection"`
-	// VirtualBox is VirtualBox's own description of the machine.
+	// VirtualBox is VirtualBox's own description of the VM.
 	VirtualBox []vboxMachine `xml:"http://www.virtualbox.org/ovf/machine Machine"`
 	Sections   []anySection  `xml:",any"`
 }
@@ -130,7 +130,7 @@ type item struct {
 	Connection    []string `xml:"Connection"`
 }
 
-// decode parses a descriptor. It refuses DOCTYPEs, processing instructions and entities other than XML's own.
+// decode parses a descriptor. DOCTYPEs, processing instructions and entities other than XML's own are errors.
 func decode(text []byte) (envelope, error) {
 	var out envelope
 	if len(text) > MaxDescriptor {
@@ -156,7 +156,7 @@ func notXML(err error) error {
 	return refuse("The descriptor is not valid XML: %s.", clean(strings.TrimPrefix(err.Error(), "XML ")))
 }
 
-// decoder returns a decoder for UTF-8 text that ignores the encoding in the XML declaration.
+// decoder returns a decoder for UTF-8 text. It ignores the encoding in the XML declaration.
 func decoder(text []byte) *xml.Decoder {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }

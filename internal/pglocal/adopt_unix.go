@@ -14,10 +14,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// watchEvery is how often an adopted server is checked. It is no child process, so its exit is not signalled.
+// watchEvery is how often an adopted server is checked, because its exit is not signalled: it is not a child process.
 const watchEvery = time.Second
 
-// postmaster is one run of the server.
+// postmaster is a running PostgreSQL server.
 type postmaster struct {
 	pid       int
 	data      string          // the data directory
@@ -26,11 +26,11 @@ type postmaster struct {
 	log       *slog.Logger
 }
 
-// adopted reports whether the server was already running, and so belongs to another process.
+// adopted reports whether another process started the server.
 func (s *postmaster) adopted() bool { return s.exited == nil }
 
-// adopt returns the server that runs on the data directory, or nil if there is none. An unusable one (shutting down,
-// unsafe, its socket directory removed) is stopped first.
+// adopt returns the server that runs on the data directory, or nil if there is none. It first stops a server that
+// cannot be used: one that shuts down, runs with Unsafe, or has lost its socket directory.
 func (c *cluster) adopt(ctx context.Context) (*postmaster, error) {
 	file, ok := readPidFile(c.data)
 	if !ok || !isPostmaster(file.pid, c.data, c.owner.uid) {
@@ -74,7 +74,7 @@ func (s *postmaster) safe(ctx context.Context) (safe bool, err error) {
 	return safe, err
 }
 
-// awaitEnd returns true when the server has ended, and false if ctx ends first.
+// awaitEnd returns true when the server has ended, or false if ctx ends first.
 func (s *postmaster) awaitEnd(ctx context.Context) bool {
 	if s.exited != nil {
 		select {
@@ -96,7 +96,7 @@ func (s *postmaster) awaitEnd(ctx context.Context) bool {
 	return true
 }
 
-// alive reports whether the postmaster runs; a zombie does not.
+// alive reports whether the postmaster runs. A zombie does not count.
 func (s *postmaster) alive() bool {
 	if s.exited != nil {
 		select {

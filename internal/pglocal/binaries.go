@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// programSearch describes where PostgreSQL's server programs may be, and this operating system.
+// programSearch describes where PostgreSQL's server programs may be, and the operating system.
 type programSearch struct {
-	path      []string // directories, in order of preference
+	path      []string // directories in PATH, in order of preference
 	patterns  []string // globs of directories, searched after path; the highest version of a pattern comes first
 	goos      string
 	osRelease string // contents of /etc/os-release; empty if missing
@@ -50,7 +50,7 @@ func (s programSearch) find() (string, error) {
 		strings.Join(s.patterns, ", "), s.hint())
 }
 
-// findVersion returns the programs of the major version that an existing data directory needs.
+// findVersion returns the directory with the programs of the major version that an existing data directory needs.
 func (s programSearch) findVersion(ctx context.Context, data, major string) (string, error) {
 	if _, err := s.find(); err != nil {
 		return "", err
@@ -71,11 +71,11 @@ func (s programSearch) findVersion(ctx context.Context, data, major string) (str
 		data, major, strings.Join(seen, " and "), major)
 }
 
-// all lists every directory with both programs, best first, without duplicates.
+// all lists every directory that contains both programs, best first, each once.
 func (s programSearch) all() []string {
 	candidates := append([]string(nil), s.path...)
 	for _, pattern := range s.patterns {
-		found, _ := filepath.Glob(pattern) // fails only for a bad pattern
+		found, _ := filepath.Glob(pattern) // Glob fails only for an invalid pattern
 		sort.SliceStable(found, func(i, j int) bool { return versionIn(found[i]) > versionIn(found[j]) })
 		candidates = append(candidates, found...)
 	}
@@ -103,8 +103,8 @@ func versionIn(path string) int {
 	return number
 }
 
-// majorVersion parses postgres --version: "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)" is "15", and 9.6.24
-// is "9.6".
+// majorVersion parses the output of postgres --version. For "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)" it
+// returns "15", and for version 9.6.24 "9.6".
 func majorVersion(ctx context.Context, dir string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -123,7 +123,7 @@ func majorVersion(ctx context.Context, dir string) (string, error) {
 	return parts[0], nil
 }
 
-// hint names the command that installs PostgreSQL here.
+// hint names the command that installs PostgreSQL on this operating system.
 func (s programSearch) hint() string {
 	family := s.osRelease
 	is := func(names ...string) bool {

@@ -38,7 +38,7 @@ func TestStartRecoversAfterServerIsKilled(t *testing.T) {
 	}
 }
 
-// diesAndComesBack kills the server and waits until another one answers at the same address with the same data.
+// diesAndComesBack kills the server and waits until a new one answers at the same address with the same data.
 func diesAndComesBack(t *testing.T, s *Server) {
 	t.Helper()
 	before, address := s.Pid(), s.URL()
@@ -76,8 +76,8 @@ func TestDeadServerRestarted(t *testing.T) {
 	}
 	query[int](t, s, "WITH made AS (SELECT lo_from_bytea(4711, 'done')) SELECT count(*) FROM made")
 	query[int](t, s, "WITH flushed AS (SELECT pg_switch_wal()) SELECT count(*) FROM flushed")
-	diesAndComesBack(t, s) // the adopted one, which is no child process
-	diesAndComesBack(t, s) // our own child process
+	diesAndComesBack(t, s) // the adopted server, which is not a child process
+	diesAndComesBack(t, s) // the server that this process has started
 	if err := s.Stop(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestLostClusterNotRecreated(t *testing.T) {
 	output.await(t, "started the private PostgreSQL")
 }
 
-// lines is a log writer whose lines a test can wait for.
+// lines is a log writer that passes each line to a waiting test.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) {

@@ -13,14 +13,15 @@ import (
 	"syscall"
 )
 
-// initdb creates the cluster in a temporary directory and renames it when complete, so that an interrupted initdb is
-// never started.
+// initdb creates the cluster in a temporary directory and renames the directory when it is complete. So an incomplete
+// cluster is never started.
 func (c *cluster) initdb(ctx context.Context) error {
 	if err := refuseOtherData(c.data); err != nil {
 		return err
 	}
 	fresh := c.data + ".new"
-	// LC_CTYPE is Unicode, so that upper and lower handle more than ASCII. Collation is by code point, equal on every
+	// LC_CTYPE is Unicode, so that upper and lower also handle letters beyond ASCII. Collation is by code point, which
+	// is equal on every machine.
 	// machine.
 	locales := []string{"C"}
 	if runtime.GOOS == "linux" {
@@ -33,7 +34,7 @@ func (c *cluster) initdb(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		os.RemoveAll(fresh) // the next initdb also removes remains
+		os.RemoveAll(fresh) // the next initdb also removes the remains of this one
 		return fmt.Errorf("make a new database cluster: %w", err)
 	}
 	if err := os.Rename(fresh, c.data); err != nil {
@@ -43,7 +44,7 @@ func (c *cluster) initdb(ctx context.Context) error {
 	return nil
 }
 
-// refuseOtherData protects a non-empty directory that is no cluster.
+// refuseOtherData returns an error if the directory is not empty and is not a cluster.
 func refuseOtherData(data string) error {
 	entries, err := os.ReadDir(data)
 	if err != nil && !os.IsNotExist(err) {
@@ -84,13 +85,13 @@ func (c *cluster) runInitdb(ctx context.Context, fresh, ctype string) error {
 	return nil
 }
 
-// runGroup kills the whole process group when ctx ends: initdb's children hold its output open.
+// runGroup runs cmd, and kills its process group when ctx ends, because initdb's child processes keep its output open.
 func runGroup(ctx context.Context, cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails only for a group that has ended
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails only if the group has already ended
 	})
 	defer stop()
 	if err := cmd.Wait(); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// errMemoryInUse means that child processes of a killed postmaster still hold its shared memory until they exit.
+// errMemoryInUse means that child processes of a killed postmaster still use its shared memory until they exit.
 var errMemoryInUse = errors.New("the shared memory of the last server is still in use")
 
 // launch starts the postmaster and waits until it accepts connections.
@@ -55,11 +55,11 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 		cmd.Args = append(cmd.Args, "-c", setting)
 	}
 	if stale, ok := readPidFile(c.data); ok {
-		// Another program may have the PID of a stale pid file by now. With this variable, the postmaster takes the PID
-		// for no server on this data directory; its shared memory check still applies.
+		// Another program may now have the PID in a stale pid file. With this variable, the postmaster does not mistake
+		// that program for a server on this data directory. Its shared memory check still applies.
 		cmd.Env = append(cmd.Env, "PG_GRANDPARENT_PID="+strconv.Itoa(stale.pid))
 	}
-	// Setsid detaches the server from the terminal: Ctrl-C for the portal must not reach the database.
+	// Setsid detaches the server from the terminal, because Ctrl-C for the portal must not reach the database.
 	cmd.SysProcAttr.Setsid = true
 	if c.DieWithParent {
 		setDeathSignal(cmd.SysProcAttr)
@@ -70,7 +70,7 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 	}
 	s := &postmaster{pid: cmd.Process.Pid, data: c.data, socketDir: socketDir, exited: exited, log: c.Log}
 	if err := s.waitReady(ctx); err != nil {
-		text, _ := os.ReadFile(logPath) // if unreadable, the error has no log excerpt
+		text, _ := os.ReadFile(logPath) // if the file is unreadable, the error has no excerpt of the log
 		if strings.Contains(string(text), "pre-existing shared memory block") {
 			return nil, errMemoryInUse
 		}
@@ -83,8 +83,8 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 	return s, nil
 }
 
-// spawn starts cmd on a thread that lives as long as the child. Linux sends the parent-death signal when the forking
-// thread ends, possibly long before its process.
+// spawn starts cmd on a thread that exists as long as the child process. Linux sends the parent-death signal when the
+// forking thread ends, possibly long before its process.
 func spawn(cmd *exec.Cmd) (exited <-chan struct{}, err error) {
 	started, done := make(chan error, 1), make(chan struct{})
 	go func() {
@@ -93,14 +93,15 @@ func spawn(cmd *exec.Cmd) (exited <-chan struct{}, err error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // its log shows how it ended
+			_ = cmd.Wait() // the log shows how the process ended
 		}
 		close(done)
 	}()
 	return done, <-started
 }
 
-// settings override postgresql.conf; an administrator may set everything else there.
+// settings returns the settings that override postgresql.conf. An administrator may set all other settings in that
+// file.
 func (c *cluster) settings(socketDir string) []string {
 	list := []string{
 		"listen_addresses=",
@@ -110,8 +111,8 @@ func (c *cluster) settings(socketDir string) []string {
 		"max_connections=" + strconv.Itoa(c.MaxConnections),
 		"shared_buffers=128MB",
 		"timezone=UTC", "log_timezone=UTC",
-		// One log file for each weekday, truncated a week later. Statements are not logged: they may contain user
-		// input.
+		// One log file for each weekday, truncated a week later. Statements are not logged, because they may contain
+		// user input.
 		"logging_collector=on", "log_destination=stderr", "log_directory=log", "log_filename=postgresql-%a.log",
 		"log_rotation_age=1d", "log_rotation_size=0", "log_truncate_on_rotation=on",
 		"log_min_error_statement=panic", "log_line_prefix=%m [%p] ",
@@ -122,7 +123,7 @@ func (c *cluster) settings(socketDir string) []string {
 	return append(list, "fsync=on", "full_page_writes=on", "synchronous_commit=on")
 }
 
-// waitReady waits until the server with this PID answers. It fails if the server ends or ctx ends.
+// waitReady waits until this server answers. It returns an error if the server ends or ctx ends first.
 func (s *postmaster) waitReady(ctx context.Context) error {
 	var last error
 	err := poll(ctx, func() (bool, error) {
@@ -144,7 +145,7 @@ func (s *postmaster) waitReady(ctx context.Context) error {
 	return err
 }
 
-// answers checks that the server on the socket runs on this data directory.
+// answers checks that the server at the socket answers and that it runs on this data directory.
 func (s *postmaster) answers(ctx context.Context) error {
 	return queryOnce(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
 		var pid string

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// ownedError means that the directory belongs to another process.
+// ownedError means that another process owns the directory.
 type ownedError struct {
 	dir string
 	pid int // 0: the owner has not written its PID
@@ -27,8 +27,8 @@ func (e *ownedError) Error() string {
 	return fmt.Sprintf("the data directory %s belongs to %s; stop that first, or choose another data directory", e.dir, by)
 }
 
-// claim locks the directory for this process until the file is closed; the kernel releases the lock when the process
-// ends. It waits shortly for an owner that is exiting.
+// claim locks the directory for this process until the returned file is closed. The kernel also releases the lock when
+// the process ends. claim waits briefly for an owner that is exiting.
 func (c *cluster) claim(ctx context.Context) (*os.File, error) {
 	waitCtx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
@@ -50,7 +50,7 @@ func (c *cluster) claim(ctx context.Context) (*os.File, error) {
 	return lock, err
 }
 
-// tryClaim is claim without waiting.
+// tryClaim is claim without the wait.
 func (c *cluster) tryClaim() (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, "pglocal.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"syscall"
 )
 
-// owner is the system user that runs PostgreSQL, which refuses to run as root.
+// owner is the system user that PostgreSQL runs as, because it refuses to run as root.
 type owner struct{ uid, gid int }
 
-// dataOwner returns the owner of an existing data directory, so that a later "postgres" user changes nothing.
+// dataOwner returns the owner of an existing data directory, so that creating a user "postgres" later changes nothing.
 func dataOwner(data string) (owner, error) {
 	self := owner{os.Getuid(), os.Getgid()}
 	var existing *owner
@@ -59,7 +59,7 @@ func unprivileged() (owner, error) {
 
 // command prepares one of PostgreSQL's programs to run as the owner, without the caller's PG… variables. The program
 // must access the directory by the returned path. If the owner cannot reach the directory (below /root, for example),
-// it is passed as an open file descriptor; the caller closes it after the start.
+// the program gets it as an open file descriptor, which the caller closes after the start.
 func (c *cluster) command(program, directory string) (cmd *exec.Cmd, path string, err error) {
 	cmd = c.baseCommand(program)
 	cmd.Dir = directory

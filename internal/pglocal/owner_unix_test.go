@@ -112,7 +112,7 @@ func TestStalePidFileOfAnotherProgramIgnored(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	// After a reboot a program of the same user may have the PID.
+	// After a reboot, another program of the same user may have the PID.
 	other := exec.Command("sleep", "60")
 	other.SysProcAttr = &syscall.SysProcAttr{}
 	if o, err := dataOwner(data); err == nil && os.Getuid() == 0 {

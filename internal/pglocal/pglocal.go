@@ -1,8 +1,8 @@
-// Package pglocal runs a private PostgreSQL for a portal without a database URL.
+// Package pglocal runs a private PostgreSQL for a portal whose settings contain no database URL.
 //
-// The server listens only on a Unix socket, in a directory that only the database's user and root may enter. One
-// process at a time owns a data directory by a file lock. The owner restarts a server that dies. The server survives
-// its owner's death; the next owner adopts it, or recovers its data.
+// The server listens only on a Unix socket, in a directory that only the database's system user and root may enter. A
+// file lock ensures that one process at a time owns a data directory. The owner restarts a server that dies. The server
+// survives the death of its owner. The next owner then adopts the server, or recovers the server's data.
 package pglocal
 
 import (
@@ -20,7 +20,7 @@ const (
 
 	startLimit = 2 * time.Minute // crash recovery of a large database included
 	stopLimit  = time.Minute
-	// lockWait is how long a start waits for the lock of an owner that exits, or of a visitor.
+	// lockWait is how long a start waits for a lock whose owner or visitor is exiting.
 	lockWait = 2 * time.Second
 )
 
@@ -32,31 +32,33 @@ type Options struct {
 	Dir string
 	// Log receives messages of Start, Stop and restarts; nil discards them.
 	Log *slog.Logger
-	// Unsafe turns off fsync, full_page_writes and synchronous_commit, for tests and the demo only: a power failure then
-	// destroys the database. A Start without Unsafe restarts a server that runs unsafely.
+	// Unsafe turns off fsync, full_page_writes and synchronous_commit, so that a power failure destroys the database.
+	// It is for tests and the demo only. A Start without Unsafe restarts a server that runs with Unsafe.
 	Unsafe bool
-	// DieWithParent makes the kernel (Linux only) stop the server when the process that started it dies, so that a killed
-	// test leaves no server. Without it the server outlives that process.
+	// DieWithParent makes the kernel (Linux only) stop the server when the process that started it dies, so that a
+	// killed test leaves no server running. Without it, the server outlives that process.
 	DieWithParent bool
-	// MaxConnections is PostgreSQL's max_connections; 0 means 100. An adopted server keeps its own value.
+	// MaxConnections is PostgreSQL's max_connections; 0 means 100. An adopted server keeps the value from its own
+	// start.
 	MaxConnections int
 }
 
-// Start creates the database cluster if there is none, starts or adopts its server, and returns when it accepts
-// connections and the database "quantix" (UTF8) exists. As root it runs PostgreSQL as the owner of the data
+// Start creates the database cluster if there is none, and starts or adopts its server. It returns when the server
+// accepts connections and the database "quantix" (UTF8) exists. As root, it runs PostgreSQL as the owner of the data
 // directory: the user "postgres", else "nobody". It gives up after two minutes or when ctx ends. If another process
-// owns the directory, it fails with that PID and changes nothing. Until Stop, a server that dies is restarted.
+// owns the directory, the error contains that process's PID, and nothing is changed. Until Stop, a server that dies is
+// restarted.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	return start(ctx, o, systemSearch())
 }
 
-// Visit is Start for short-lived programs. If the directory has an owner, Visit uses the owner's server, and Stop
-// does not stop it. A server that runs without an owner is also left running by Stop.
+// Visit is Start for short-lived programs. If the directory has an owner, Visit uses the owner's server, and Stop does
+// not stop it. If a server runs without an owner, Stop leaves it running, too.
 func Visit(ctx context.Context, o Options) (*Server, error) {
 	return visit(ctx, o, systemSearch())
 }
 
-// databaseURL includes port and TLS mode, so that PGPORT or PGSSLMODE in the environment cannot change them.
+// databaseURL returns a URL with port and TLS mode, so that PGPORT or PGSSLMODE in the environment cannot change them.
 func databaseURL(socketDir, database string) string {
 	query := url.Values{"host": {socketDir}, "port": {port}, "sslmode": {"disable"}}
 	u := url.URL{Scheme: "postgres", User: url.User(userName), Path: "/" + database, RawQuery: query.Encode()}

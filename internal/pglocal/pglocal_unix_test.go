@@ -18,7 +18,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// helperDir makes the test binary start a server on that directory, print its PID, and wait to be killed.
+// helperDir names the environment variable that makes the test binary start a server on the named directory, print its
+// PID, and wait until it is killed.
 const helperDir = "QUANTIX_TEST_PGLOCAL_DIR"
 
 func TestMain(m *testing.M) {
@@ -57,7 +58,7 @@ func startHelper(t *testing.T, dir string, dies bool) (helper *exec.Cmd, pid int
 	if _, err := fmt.Sscan(line, &pid); err != nil {
 		t.Fatalf("the helper said %q", line)
 	}
-	t.Cleanup(func() { // it still runs only if the test failed
+	t.Cleanup(func() { // the helper still runs only if the test has failed
 		if isPostmaster(pid, filepath.Join(dir, "pgdata"), os.Getuid()) {
 			_ = syscall.Kill(pid, syscall.SIGQUIT)
 		}
@@ -118,7 +119,7 @@ func TestStartCreatesClusterAndDatabase(t *testing.T) {
 	if info, err := os.Stat(s.socketDir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the socket's directory: %v, %v", info, err)
 	}
-	// Ctrl-C signals the foreground process group of the terminal's session: the server must be in neither.
+	// Ctrl-C signals the foreground process group of the terminal's session, so the server must be in neither.
 	if group, err := syscall.Getpgid(s.Pid()); err != nil || group != s.Pid() {
 		t.Errorf("the server's process group is %d (%v), want its own, %d", group, err, s.Pid())
 	}

@@ -14,13 +14,13 @@ type pidFile struct {
 	status    string // starting, stopping, ready; empty while being written
 }
 
-// readPidFile returns false if there is no readable pid file.
+// readPidFile reads postmaster.pid in the data directory; ok is false if it is missing or unreadable.
 func readPidFile(data string) (pidFile, bool) {
 	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 	if err != nil {
 		return pidFile{}, false
 	}
-	// The lines: PID, data directory, start time, port, socket directory, listen address, shared memory key, status.
+	// The lines are PID, data directory, start time, port, socket directory, listen address, shared memory key, status.
 	lines := strings.Split(string(text), "\n")
 	line := func(i int) string {
 		if i < len(lines) {

@@ -7,18 +7,21 @@ import (
 	"syscall"
 )
 
-// inheritedPaths means that an open directory is accessible as /proc/self/fd/N even if its parents are not.
+// inheritedPaths reports whether an open directory is accessible as /proc/self/fd/N even if its parent directories are
+// not.
 const inheritedPaths = true
 
 func setDeathSignal(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGQUIT }
 
-// isRunning is false for a zombie too: in a container nothing may reap the child of a killed portal.
+// isRunning reports whether the process runs. A zombie does not count: in a container, nothing may reap the child of a
+// killed portal.
 func isRunning(pid int) bool {
 	_, state, ok := processStat(pid)
 	return ok && state != 'Z' && state != 'X'
 }
 
-// isPostmaster distinguishes a PostgreSQL on this data directory from an unrelated process with a reused PID.
+// isPostmaster reports whether the process is a PostgreSQL on this data directory, and not an unrelated process that
+// got its PID.
 func isPostmaster(pid int, data string, uid int) bool {
 	name, state, ok := processStat(pid)
 	if !ok || state == 'Z' || state == 'X' || (name != "postgres" && name != "postmaster") {
@@ -31,7 +34,7 @@ func isPostmaster(pid int, data string, uid int) bool {
 	if cwd, err := os.Stat(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil {
 		return os.SameFile(cwd, want)
 	}
-	// In many containers even root cannot read cwd; then the name and the user decide.
+	// In many containers even root cannot read cwd. Then the program name and the user decide.
 	info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 	return err == nil && int(info.Sys().(*syscall.Stat_t).Uid) == uid
 }

@@ -15,7 +15,7 @@ import (
 
 const inheritedPaths = false
 
-// setDeathSignal does nothing: only Linux has this signal.
+// setDeathSignal does nothing, because only Linux has this signal.
 func setDeathSignal(*syscall.SysProcAttr) {}
 
 func isRunning(pid int) bool {
@@ -23,13 +23,13 @@ func isRunning(pid int) bool {
 	return (err == nil || errors.Is(err, syscall.EPERM)) && !strings.HasPrefix(ps(pid, "state="), "Z")
 }
 
-// isPostmaster compares only the process name: Start then queries the server's data directory.
+// isPostmaster compares only the process name. Start later queries the server for its data directory.
 func isPostmaster(pid int, _ string, _ int) bool {
 	name := filepath.Base(ps(pid, "comm="))
 	return isRunning(pid) && (name == "postgres" || name == "postmaster")
 }
 
-// ps returns one column of a process; empty if the process is gone.
+// ps returns one column of the ps output for a process; empty if the process has ended.
 func ps(pid int, column string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

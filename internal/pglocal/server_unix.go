@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// steadyAfter is how long a server must run until its next restart uses the shortest pause again.
+	// steadyAfter is how long a server must have run so that the next restart begins with the shortest pause again.
 	steadyAfter = time.Minute
 	// Shortest and longest pause before a restart.
 	firstPause, longestPause = 100 * time.Millisecond, 10 * time.Second
 )
 
-// Server is a PostgreSQL that accepts connections, and is restarted if it dies. It is safe for concurrent use.
+// Server is a PostgreSQL server that accepts connections and is restarted if it dies. It is safe for concurrent use.
 type Server struct {
-	socketDir string // directory of .s.PGSQL.5432; equal for each run
+	socketDir string // directory of the socket .s.PGSQL.5432; the same after a restart
 	log       *slog.Logger
 	cancel    context.CancelFunc // stops the supervisor
 	done      chan struct{}      // closed when the supervisor has ended
 
 	mu          sync.Mutex
-	lock        *os.File // of the data directory; nil if another process owns it, and after Stop
+	lock        *os.File // lock on the data directory; nil if another process owns the directory, and after Stop
 	keepRunning bool     // Stop leaves the server running
 	run         *postmaster
 }
@@ -102,7 +102,7 @@ func visit(ctx context.Context, o Options, find programSearch) (*Server, error) 
 	return s, nil
 }
 
-// ownersServer returns the server of the directory's owner, or nil while it does not answer.
+// ownersServer returns the server of the process that owns the directory, or nil while that server does not answer.
 func (c *cluster) ownersServer(ctx context.Context) *Server {
 	file, ok := readPidFile(c.data)
 	if !ok || file.status != "ready" {
@@ -115,7 +115,7 @@ func (c *cluster) ownersServer(ctx context.Context) *Server {
 	return &Server{socketDir: run.socketDir, log: c.Log, run: run, done: make(chan struct{})}
 }
 
-// open creates the cluster if there is none and starts or adopts its server.
+// open creates the cluster if there is none, and starts or adopts its server.
 func (c *cluster) open(ctx context.Context, find programSearch) (*Server, error) {
 	var err error
 	if c.owner, err = dataOwner(c.data); err != nil {
@@ -140,7 +140,8 @@ func (c *cluster) open(ctx context.Context, find programSearch) (*Server, error)
 	return &Server{socketDir: run.socketDir, log: c.Log, run: run, done: make(chan struct{})}, nil
 }
 
-// supervise restarts the server whenever it dies, until ctx ends. The pauses grow while it keeps dying.
+// supervise restarts the server whenever it dies, until ctx ends. If the server dies repeatedly, the pauses before
+// restarts grow.
 func (s *Server) supervise(ctx context.Context, c *cluster, find programSearch) {
 	defer close(s.done)
 	pause := backoff.NewExponentialBackOff()
@@ -163,8 +164,8 @@ func (s *Server) supervise(ctx context.Context, c *cluster, find programSearch) 
 	}
 }
 
-// restart retries until the server runs again; nil if ctx ends first. It never creates a cluster: an empty database
-// would hide the loss of the data.
+// restart retries until the server runs again, and returns nil if ctx ends first. It never creates a cluster, because
+// an empty database would hide the loss of the data.
 func (c *cluster) restart(ctx context.Context, find programSearch, pause *backoff.ExponentialBackOff) *postmaster {
 	for {
 		select {
@@ -185,9 +186,9 @@ func (c *cluster) restart(ctx context.Context, find programSearch, pause *backof
 	}
 }
 
-// Stop shuts the server down fast: open transactions are rolled back, and all data is written. It returns when the
-// server is gone, and releases the data directory. After a minute, or if ctx ends first, the server is aborted and
-// recovers at its next start. Stopping a stopped server is no error.
+// Stop shuts the server down fast: it rolls back open transactions and writes all data. It returns when the server has
+// ended, and releases the data directory. After a minute, or if ctx ends first, it aborts the server, which recovers at
+// its next start. It is no error if the server has stopped before.
 func (s *Server) Stop(ctx context.Context) error {
 	s.cancel()
 	<-s.done

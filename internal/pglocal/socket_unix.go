@@ -12,12 +12,12 @@ import (
 	"syscall"
 )
 
-// socketPathLimit keeps the socket's path below the limit of every Unix (104 bytes on macOS, 108 on Linux).
+// socketPathLimit is below the maximum path length of a Unix socket on every Unix (104 bytes on macOS, 108 on Linux).
 const socketPathLimit = 100
 
-// makeSocketDir returns a directory that only the owner and root may enter: Dir/run, or a short path derived from Dir
-// if Dir/run is too long or not reachable for the owner. Restarts reuse the first directory, because clients have its
-// address.
+// makeSocketDir returns a directory that only the owner and root may enter. This is Dir/run, or a short path derived
+// from Dir if Dir/run is too long or the owner cannot reach it. Restarts use the same directory again, because clients
+// have its address.
 func (c *cluster) makeSocketDir(reachable bool) (string, error) {
 	if c.socketDir != "" {
 		return c.socketDir, c.privateDir(c.socketDir)
@@ -45,7 +45,7 @@ func (c *cluster) makeSocketDir(reachable bool) (string, error) {
 
 func fits(dir string) bool { return len(filepath.Join(dir, ".s.PGSQL."+port)) <= socketPathLimit }
 
-// runtimeDirs are directories for short paths, best first. Other users and /tmp cleaners cannot change /run.
+// runtimeDirs returns directories for short paths, best first. Neither other users nor /tmp cleaners can change /run.
 func runtimeDirs() []string {
 	if os.Getuid() == 0 {
 		return []string{"/run", os.TempDir(), "/tmp"}
@@ -57,8 +57,8 @@ func runtimeDirs() []string {
 	return append(dirs, os.TempDir(), "/tmp")
 }
 
-// privateDir creates the directory. It accepts an existing one only if the owner or this user owns it, because anyone
-// may create this name in /tmp.
+// privateDir creates the directory. An existing directory must belong to the owner or to this user, because anyone may
+// create a directory with this name in /tmp.
 func (c *cluster) privateDir(path string) error {
 	err := os.Mkdir(path, 0o700)
 	if err != nil && !errors.Is(err, os.ErrExist) {

@@ -15,14 +15,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// cluster is one data directory with the programs and user to run its server.
+// cluster is one data directory, with the programs and the system user that run its server.
 type cluster struct {
 	Options
 	dir       string // absolute Options.Dir
 	data      string // dir/pgdata
 	binDir    string
 	owner     owner
-	socketDir string // of the first run, reused by restarts; empty before
+	socketDir string // directory of the first start, which restarts use again; empty before the first start
 }
 
 func newCluster(o Options) (*cluster, error) {
@@ -39,8 +39,8 @@ func newCluster(o Options) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	// As root, other users may traverse the directory, because PostgreSQL runs as another user; private files below
-	// have their own mode.
+	// Other users may then enter the directory but not list it, because PostgreSQL runs as another user. Private files
+	// below it have their own mode.
 	mode := os.FileMode(0o700)
 	if os.Getuid() == 0 {
 		mode = 0o711
@@ -51,7 +51,7 @@ func newCluster(o Options) (*cluster, error) {
 	return &cluster{Options: o, dir: dir, data: filepath.Join(dir, "pgdata")}, nil
 }
 
-// version is the major version that created the cluster.
+// version returns the major version of PostgreSQL that created the cluster.
 func (c *cluster) version() (string, error) {
 	text, err := os.ReadFile(filepath.Join(c.data, "PG_VERSION"))
 	return strings.TrimSpace(string(text)), err
@@ -68,7 +68,7 @@ func (c *cluster) ensureCluster(ctx context.Context, find programSearch) error {
 	return c.initdb(ctx)
 }
 
-// adoptOrLaunch adopts the running server of the cluster, or starts one.
+// adoptOrLaunch adopts the server that runs on the cluster, or starts one.
 func (c *cluster) adoptOrLaunch(ctx context.Context, find programSearch) (*postmaster, error) {
 	run, err := c.adopt(ctx)
 	if err != nil || run != nil {
@@ -84,8 +84,8 @@ func (c *cluster) adoptOrLaunch(ctx context.Context, find programSearch) (*postm
 	return c.launch(ctx)
 }
 
-// queryOnce runs one query on its own connection, with a deadline: a SIGSTOPped server accepts connections but never
-// answers.
+// queryOnce runs one query on its own connection, with a deadline, because a SIGSTOPped server accepts connections but
+// never answers.
 func queryOnce(ctx context.Context, socketDir, database string, query func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

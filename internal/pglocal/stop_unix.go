@@ -24,7 +24,7 @@ func (s *postmaster) stop(ctx context.Context) error {
 		if err := s.signal(syscall.SIGQUIT); err != nil {
 			return err
 		}
-		// A SIGSTOPped process handles signals only after SIGCONT. An error means that the process has ended.
+		// A SIGSTOPped process handles signals only after SIGCONT. An error means that the process has already ended.
 		_ = s.signal(syscall.SIGCONT)
 		quitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
@@ -33,7 +33,7 @@ func (s *postmaster) stop(ctx context.Context) error {
 		}
 	}
 	if filepath.Dir(s.socketDir) != filepath.Dir(s.data) {
-		os.RemoveAll(s.socketDir) // a temporary directory, empty by now
+		os.RemoveAll(s.socketDir) // a temporary directory, which is empty now
 	}
 	return nil
 }

@@ -11,14 +11,14 @@ import (
 	"quantix/internal/testkit/goals"
 )
 
-// The console's limits: CPU for each MB at most that of websockify, memory for each session at most a tenth of
-// websockify's 3.4 MB, and 1,000 sessions of 40 KB/s without loss. Each peer runs in its own process and is measured in
-// the same run. Hosts always use TLS. Browsers do, too, unless a proxy before the portal terminates TLS.
+// The console's limits: CPU time per MB at most that of websockify, memory per session at most a tenth of websockify's
+// 3.4 MB, and 1,000 sessions of 40 KB/s without loss. Each compared program runs in its own process and is measured in
+// the same run. Hosts always use TLS. Browsers use it, too, unless a proxy in front of the portal terminates TLS.
 var peers = []string{"broker" + hostTLS, "websockify" + hostTLS, "tcp" + hostTLS, "broker" + bothTLS, "websockify" + bothTLS, "tcp" + bothTLS, "broker", "websockify", "tcp"}
 
 // BenchmarkSplice sends screen data from a host to a browser: one operation is 1 MiB in messages of 32 KiB.
 func BenchmarkSplice(b *testing.B) {
-	cpu := map[string]float64{} // µs for each MiB
+	cpu := map[string]float64{} // µs of CPU time per MiB
 	for _, kind := range peers {
 		b.Run(kind, func(b *testing.B) {
 			s := startSplicer(b, kind)

@@ -1,5 +1,5 @@
-// Package relay splices two outbound connections: of a browser and a host, or of two hosts. Each side presents a ticket
-// that names both parties. Package control stores the tickets and decides who gets them.
+// Package relay splices two connections that a browser and a host, or two hosts, have opened to the portal. Each side
+// presents a ticket that names both parties. Package control stores the tickets and decides who gets them.
 package relay
 
 import (
@@ -14,28 +14,28 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Errors of a relay whose two sides were not connected.
+// Errors of a relay whose two sides did not meet.
 var (
 	ErrNoPeer      = errors.New("the other side did not connect in time")
 	ErrTaken       = errors.New("this side of the relay is taken")
 	ErrOtherTicket = errors.New("the other side has another ticket")
 )
 
-// Reason is a cancellation cause of a relay's context: a sentence that is sent to both sides. Any other cause sends
-// both sides the message that the portal is stopping.
+// Reason is a sentence that is sent to both sides, as the cancellation cause of a relay's context. For any other cause,
+// both sides get the message that the portal is stopping.
 type Reason string
 
 func (r Reason) Error() string { return string(r) }
 
-// KindConfig configures the relays of one kind: timeouts, and texts for people. The arrays are indexed by Side.
+// KindConfig configures the relays of one kind: timeouts, and messages for users. The arrays are indexed by Side.
 type KindConfig struct {
 	Kind         Kind
-	Wait         [2]time.Duration // longest wait for the other side
-	NoPeer       [2]string        // to a side whose peer never connected
-	Disconnected [2]string        // about a side that disconnected without a close frame
-	Unreachable  [2]string        // about a side that no longer answers pings
-	Taken        string           // to a second connection of an occupied side
-	NotBinary    string           // after a message that is not binary
+	Wait         [2]time.Duration // maximum wait for the other side
+	NoPeer       [2]string        // message to a side whose other side never connected
+	Disconnected [2]string        // message that a side disconnected without a close frame
+	Unreachable  [2]string        // message that a side no longer answers pings
+	Taken        string           // message to a second connection of a side that is already connected
+	NotBinary    string           // message after a websocket message that is not binary
 	Limit        func(bytes int)  // blocks until the rate limit allows these bytes; nil: no limit
 }
 
@@ -61,7 +61,7 @@ type waiter struct {
 	ready chan *session
 }
 
-// New returns a broker for relays of the kinds in uses.
+// New returns a broker for relays of the configured kinds.
 func New(uses ...KindConfig) *Broker {
 	b := &Broker{configs: map[Kind]*KindConfig{}, waiting: map[fleet.PairID]*waiter{}, open: map[Kind]int{}}
 	for _, u := range uses {
@@ -70,8 +70,9 @@ func New(uses ...KindConfig) *Broker {
 	return b
 }
 
-// Serve waits for the other end, then splices until either end closes. It always closes ws with a code and a sentence:
-// 1013 if the other end never connected. onMessage, which may be nil, is called for each message of this end.
+// Serve waits for the other end, then copies between the two ends until either closes. It always closes ws with a code
+// and a sentence: 1013 if the other end never connected. onMessage, which may be nil, is called for each message from
+// this end.
 func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, onMessage func()) error {
 	defer ws.Close()
 	use := b.configs[end.Kind()]
@@ -102,7 +103,7 @@ func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, onMessa
 	return nil
 }
 
-// Counts returns the number of open relays of a kind, and of ends of that kind that wait.
+// Counts returns the number of open relays of a kind, and the number of ends of that kind that wait for the other end.
 func (b *Broker) Counts(k Kind) (open, waiting int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +122,7 @@ func stopReason(ctx context.Context) (int, string) {
 	return websocket.CloseGoingAway, "The portal is stopping."
 }
 
-// meet returns the same session to both ends. The first end waits; the second one creates the session.
+// meet returns the same session to both ends of a relay. The first end waits; the second one creates the session.
 func (b *Broker) meet(ctx context.Context, use *KindConfig, end End, own peer) (*session, error) {
 	id := end.ticket.ID
 	b.mu.Lock()
@@ -150,7 +151,7 @@ func (b *Broker) meet(ctx context.Context, use *KindConfig, end End, own peer) (
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
-	if b.waiting[id] != waiter { // the other end connected at the last moment
+	if b.waiting[id] != waiter { // the other end connected just before the timeout
 		b.mu.Unlock()
 		return <-waiter.ready, nil
 	}

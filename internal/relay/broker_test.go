@@ -20,7 +20,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// use is a relay configuration with different texts for each side.
+// use is a relay configuration with a different text for each side.
 var use = KindConfig{
 	Kind:         Console,
 	Wait:         [2]time.Duration{15 * time.Second, 30 * time.Second},
@@ -36,8 +36,8 @@ var parties = [2]Party{{User: "ann", Session: "s1"}, {Host: "h1"}}
 
 func ticketFor(id string) Ticket { return Ticket{fleet.PairID(id), Console, parties} }
 
-// portal serves a broker's two ends at /asker/<id> and /answerer/<id>. results receives the results of each end's
-// handler.
+// portal serves the two ends of a broker's relays at /asker/<id> and /answerer/<id>. results receives the result of
+// each end's handler.
 type portal struct {
 	*Broker
 	url      string
@@ -71,7 +71,7 @@ func (p *portal) handler(ctx context.Context) http.Handler {
 	}
 	serve("/asker/{id}", func(id string) (End, error) { return ticketFor(id).Admit(parties[Asker]) }, func() { p.messages.Add(1) })
 	serve("/answerer/{id}", func(id string) (End, error) { return ticketFor(id).Admit(parties[Answerer]) }, nil)
-	serve("/foreign/{id}", func(id string) (End, error) { // another ticket for the same relay
+	serve("/foreign/{id}", func(id string) (End, error) { // this end has another ticket for the same relay
 		t := ticketFor(id)
 		t.Parties[Answerer] = Party{Host: "h2"}
 		return t.Admit(Party{Host: "h2"})
@@ -192,7 +192,7 @@ func TestLargeMessageForwardedInChunks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Write(make([]byte, 3*chunkSize)); err != nil { // the message continues
+	if _, err := w.Write(make([]byte, 3*chunkSize)); err != nil { // the message is not complete yet
 		t.Fatal(err)
 	}
 	if got, err := receive(asker, 2*chunkSize); err != nil {

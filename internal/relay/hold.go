@@ -7,8 +7,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Hold is Serve for an end inside the portal, on behalf of a person. It waits for the other end and returns that end's
-// connection, which the caller reads and writes directly. release closes the connection.
+// Hold is Serve for an end that the portal itself has, for a user's request. It waits for the other end and returns
+// that end's connection, which the caller reads and writes directly. release closes the connection.
 func (b *Broker) Hold(ctx context.Context, end End) (ws *websocket.Conn, release func(), err error) {
 	use := b.configs[end.Kind()]
 	if use == nil {
@@ -24,7 +24,7 @@ func (b *Broker) Hold(ctx context.Context, end End) (ws *websocket.Conn, release
 	}, nil
 }
 
-// leave removes a side. After both sides have left, the session no longer counts as open.
+// leave removes one side of the session. After both sides have left, the session no longer counts as open.
 func (b *Broker) leave(p *session) {
 	if !p.detach() {
 		return
@@ -34,7 +34,7 @@ func (b *Broker) leave(p *session) {
 	b.mu.Unlock()
 }
 
-// hasPortalSide reports whether one of the sides is the portal's own, from Hold.
+// hasPortalSide reports whether one of the two sides is the portal's own side, from Hold.
 func (p *session) hasPortalSide() bool {
 	return p.peers[Asker].ws == nil || p.peers[Answerer].ws == nil
 }

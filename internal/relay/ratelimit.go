@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// NewRateLimit returns a rate limit in bytes per second that all relays with it share; nil for 0 or less. A relay may
-// exceed the limit by one chunk.
+// NewRateLimit returns a limit in bytes per second for the sum of all relays that use it; nil for 0 or less. A relay
+// may exceed the limit by one chunk.
 func NewRateLimit(bytesASecond int64) func(bytes int) {
 	if bytesASecond <= 0 {
 		return nil

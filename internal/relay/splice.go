@@ -13,19 +13,19 @@ import (
 
 const (
 	pingEvery    = 20 * time.Second
-	readTimeout  = 45 * time.Second // without data or pong for that long, a side is lost
+	readTimeout  = 45 * time.Second // a side counts as lost after so long without data or pong
 	writeTimeout = 30 * time.Second // for one chunk
-	pingTimeout  = 15 * time.Second // for writing a ping
-	closeTimeout = time.Second      // for closing: unsent data is then lost
+	pingTimeout  = 15 * time.Second // for sending a ping
+	closeTimeout = time.Second      // for closing; data that was not sent by then is lost
 	chunkSize    = 32 << 10
 )
 
-// chunks are buffers that a session uses only while data is in flight, so an idle session has none. Two io.Copy over
-// websocket streams would occupy a buffer in each direction and lose the close code and reason.
+// chunks are buffers that a session uses only while data is in flight, so an idle session needs none. Two calls of
+// io.Copy over websocket streams would need a buffer for each direction and would lose the close code and reason.
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
-// session is a relay with both sides connected. Each side's goroutine copies from that side to the other, so a session
-// has two goroutines and one timer.
+// session is a relay with both sides connected. Each side's goroutine copies from that side to the other one, so a
+// session has two goroutines and one timer.
 type session struct {
 	config  *KindConfig
 	peers   [2]peer
@@ -33,7 +33,7 @@ type session struct {
 	once    sync.Once
 	ended   atomic.Bool
 	running atomic.Int32
-	done    chan struct{} // closed at the end
+	done    chan struct{} // closed when the session ends
 }
 
 func newSession(use *KindConfig, s Side, own, other peer) *session {
@@ -46,7 +46,7 @@ func newSession(use *KindConfig, s Side, own, other peer) *session {
 	for _, l := range p.peers {
 		ws := l.ws
 		ws.SetReadLimit(ReadLimit)
-		// end sends the close frame after the other side has received all bytes.
+		// end sends the close frame later, after the other side has received all bytes.
 		ws.SetCloseHandler(func(int, string) error { return nil })
 		ws.SetPongHandler(func(string) error { p.extendReadDeadline(ws); return nil })
 	}
@@ -55,18 +55,18 @@ func newSession(use *KindConfig, s Side, own, other peer) *session {
 	return p
 }
 
-// detach reports whether the caller was the last of the two sides.
+// detach reports whether the caller was the last of the session's two sides.
 func (p *session) detach() bool { return p.running.Add(-1) == 0 }
 
-// run copies from side s to the other side until either ends, and then ends both.
+// run copies from side s to the other side until either side ends, and then ends both.
 func (p *session) run(s Side) {
 	if p.hasPortalSide() {
-		<-p.done // the caller of Hold reads from the connection
+		<-p.done // the caller of Hold reads from the connection itself
 		return
 	}
 	from, to, onMessage := p.peers[s].ws, p.peers[1-s].ws, p.peers[s].onMessage
 	for {
-		// The timeout counts only while this side is read, not while the other side is slow.
+		// The timeout runs only while this side is read, not while a write to the other side is slow.
 		p.extendReadDeadline(from)
 		kind, message, err := from.NextReader()
 		if err == nil && kind != websocket.BinaryMessage {
@@ -109,7 +109,7 @@ func forwardMessage(to *websocket.Conn, message io.Reader, pace func(int)) (read
 		}
 		switch err {
 		case nil:
-		case io.EOF, io.ErrUnexpectedEOF: // end of the message; the end of the connection would be a CloseError
+		case io.EOF, io.ErrUnexpectedEOF: // end of the message; for the end of the connection the error would be a CloseError
 			return nil, nil
 		default:
 			return err, nil
@@ -117,7 +117,7 @@ func forwardMessage(to *websocket.Conn, message io.Reader, pace func(int)) (read
 	}
 }
 
-// extendReadDeadline gives a side its full read timeout, or a short one while the session is ending.
+// extendReadDeadline gives a side the full read timeout, or a short one while the session ends.
 func (p *session) extendReadDeadline(ws *websocket.Conn) {
 	ws.SetReadDeadline(time.Now().Add(readTimeout))
 	if p.ended.Load() {
@@ -125,11 +125,11 @@ func (p *session) extendReadDeadline(ws *websocket.Conn) {
 	}
 }
 
-// ping keeps proxies from closing an idle session and detects lost sides.
+// ping sends pings to both sides, so that proxies do not close an idle session and lost sides are detected.
 func (p *session) ping() {
 	until := time.Now().Add(pingTimeout)
 	for _, l := range p.peers {
-		// The reader of this side notices a failed ping.
+		// A failed ping also fails the reads of this side.
 		_ = l.ws.WriteControl(websocket.PingMessage, nil, until)
 	}
 	p.pings.Reset(pingEvery)
@@ -160,7 +160,8 @@ func (p *session) end(code int, text string) {
 	})
 }
 
-// reasonOf returns the close code and reason after err on side s: from the side's own close frame, if it sent one.
+// reasonOf returns the close code and reason for err on side s. If the side sent a close frame, they are from that
+// frame.
 func (p *session) reasonOf(err error, s Side) (int, string) {
 	var closeErr *websocket.CloseError
 	var network net.Error
@@ -177,8 +178,8 @@ func (p *session) reasonOf(err error, s Side) (int, string) {
 	return websocket.CloseGoingAway, p.config.Disconnected[s]
 }
 
-// sendClose sends a close frame, also to a side that may have disconnected. A close frame has room for 123 bytes of
-// text; longer text is cut.
+// sendClose sends a close frame, possibly to a side that has disconnected. The text of a close frame has at most 123
+// bytes; longer text is cut.
 func sendClose(ws *websocket.Conn, code int, text string) {
 	for len(text) > 123 {
 		cut := 123

@@ -27,7 +27,7 @@ import (
 )
 
 // splicerVar names the environment variable that makes the test binary run as a splicer process. The benchmarks read
-// the costs of that process from /proc, without the costs of the load generator.
+// that process's CPU time and memory from /proc, so they do not include the load generator.
 const splicerVar = "QUANTIX_BENCH_SPLICER"
 
 func TestMain(m *testing.M) {
@@ -43,13 +43,13 @@ type splicer struct {
 	b       *testing.B
 	pid     int
 	browser string       // address for browsers
-	host    string       // address for hosts; empty: the splicer dials the hosts
-	hosts   net.Listener // where the splicer dials the hosts
+	host    string       // address for hosts; empty: the splicer connects to the hosts
+	hosts   net.Listener // where the splicer connects to the hosts
 	kind    string
 	ws      bool // browsers use websocket
 }
 
-// Suffixes of splicer kinds: TLS on the host side, as always in production, or on both sides.
+// Suffixes of splicer kinds: TLS only between splicer and host, as always in production, or on both sides.
 const (
 	hostTLS = "-host-tls"
 	bothTLS = "-tls"
@@ -92,7 +92,7 @@ func startSplicer(b *testing.B, kind string) *splicer {
 	if err != nil {
 		b.Fatal(err)
 	}
-	in, err := cmd.StdinPipe() // its end stops the splicer, even if this process is killed
+	in, err := cmd.StdinPipe() // closing this pipe stops the splicer, even if this process is killed
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func freeAddress(b *testing.B) string {
 	return l.Addr().String()
 }
 
-// pair opens one session: data of write arrives at read.
+// pair opens one session. Data that write sends arrives at read.
 func (s *splicer) pair(id int) (write func([]byte) error, read func([]byte) (int, error)) {
 	s.b.Helper()
 	scheme := map[bool]string{false: "ws://", true: "wss://"}
@@ -226,14 +226,14 @@ func (s *splicer) processes() []int {
 	return pids
 }
 
-// statOf returns the fields of a /proc/*/stat file from the state on, which follows the name in parentheses.
+// statOf returns the fields of a /proc/*/stat file that follow the process name in parentheses, from the state on.
 func statOf(file string) []string {
 	data, _ := os.ReadFile(file)
 	_, rest, _ := strings.Cut(string(data), ") ")
 	return strings.Fields(rest)
 }
 
-// cpu returns the user and system time of the splicer so far.
+// cpu returns the splicer's user and system time so far.
 func (s *splicer) cpu() time.Duration {
 	var ticks int
 	for _, pid := range s.processes() {
@@ -308,8 +308,8 @@ func runSplicer(kind string) {
 	io.Copy(io.Discard, os.Stdin)
 }
 
-// plainCopy is the simplest splice: one buffer, read and write. It avoids the kernel's splice(2), which no websocket
-// can use.
+// plainCopy copies with one buffer, read and write, the simplest splice. It avoids the kernel's splice(2), which no
+// websocket connection can use.
 func plainCopy(to io.Writer, from io.Reader) {
 	buf := make([]byte, chunkSize)
 	for {

@@ -2,10 +2,10 @@ package relay
 
 import "quantix/internal/fleet"
 
-// Side is an end of a relay.
+// Side is one of the two ends of a relay.
 type Side int
 
-// The sides: Asker requested the relay, and Answerer was called.
+// The two sides: Asker requested the relay, and Answerer was called.
 const (
 	Asker Side = iota
 	Answerer
@@ -16,23 +16,23 @@ func (s Side) String() string { return [2]string{"asker", "answerer"}[s] }
 // Kind is the content of a relay.
 type Kind string
 
-// Console is a VM's screen, between a person's session and the VM's host.
+// Console is a VM's screen, between a user's session and the VM's host.
 const Console Kind = "console"
 
-// Upload is a file sent by a person. The portal reads it from the person's session and forwards it to the host.
+// Upload is a file that a user sends. The portal reads it in the user's session and forwards it to the host.
 const Upload Kind = "upload"
 
-// Transfer is a file between two hosts that cannot reach each other. The sender is the Asker, the receiver the
-// Answerer. The content is encrypted with a key that the portal does not know.
+// Transfer is a file that one host sends to another host that it cannot reach directly. The sender is the Asker, the
+// receiver the Answerer. The portal does not know the key that encrypts the file.
 const Transfer Kind = "transfer"
 
-// Download is a volume sent by a host. The portal reads it for a person's session.
+// Download is a volume that a host sends. The portal reads it for a user's session.
 const Download Kind = "download"
 
-// Party identifies who may use a side: a person with a session or token, or a host with its certificate.
+// Party identifies who may use a side: a user with a session or API token, or a host with its certificate.
 type Party struct {
 	User    fleet.UserID
-	Session string // fleet.Actor.Session; empty for hosts, because a relay outlives an agent's session
+	Session string // as fleet.Actor.Session; empty for hosts, because a relay outlives an agent's session
 	Host    fleet.HostID
 }
 
@@ -53,7 +53,7 @@ type Ticket struct {
 	Parties [2]Party // the two parties, indexed by Side
 }
 
-// End is an admitted side of a relay. It is small because it is on the stack of each open connection.
+// End is a side of a relay after admission. It is small because the stack of each open connection contains one.
 type End struct {
 	ticket *Ticket
 	side   Side
@@ -65,10 +65,10 @@ func (e End) ID() fleet.PairID { return e.ticket.ID }
 // Side returns the end's side.
 func (e End) Side() Side { return e.side }
 
-// Kind returns what the relay carries.
+// Kind returns the content of the relay.
 func (e End) Kind() Kind { return e.ticket.Kind }
 
-// checkMatch returns nil if the two ends may be connected, else the reason.
+// checkMatch returns an error if the two ends must not be connected.
 func (e End) checkMatch(other End) error {
 	switch {
 	case *e.ticket != *other.ticket:
@@ -79,8 +79,8 @@ func (e End) checkMatch(other End) error {
 	return nil
 }
 
-// Admit returns the End of a party that the ticket names, or NotFound for any other party. Only Admit creates an End,
-// and a Broker accepts nothing else.
+// Admit returns the End of a party that the ticket names; for any other party the error is NotFound. Only Admit creates
+// an End, and a Broker accepts nothing else.
 func (t Ticket) Admit(p Party) (End, error) {
 	if p.isComplete() && t.Parties[Asker] != t.Parties[Answerer] {
 		for side, party := range t.Parties {

@@ -46,7 +46,7 @@ func TestTicketAdmitsOnlyItsParties(t *testing.T) {
 	}
 }
 
-// An end whose ticket differs from the waiting end's, because the host has changed, is not connected with it.
+// An end is not connected with the waiting end if their tickets differ because the VM has moved to another host.
 func TestEndsWithDifferentTicketsDoNotMeet(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())

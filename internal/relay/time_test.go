@@ -12,7 +12,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// pipes is a listener without a network, so that connections follow the clock of a synctest bubble.
+// pipes is a listener without a network, so that its connections follow the clock of a synctest bubble.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -95,7 +95,7 @@ func TestIdleRelayStaysOpenWhilePeersAnswerPings(t *testing.T) {
 			pings++
 			return answerer.WriteControl(websocket.PongMessage, nil, time.Now().Add(time.Second))
 		})
-		go func() { // answers pings
+		go func() { // answers the portal's pings
 			asker.NextReader()
 		}()
 		got := make(chan []byte)
@@ -116,7 +116,7 @@ func TestIdleRelayStaysOpenWhilePeersAnswerPings(t *testing.T) {
 func TestUnresponsiveSideEndsRelay(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *portal, listener pipes) {
 		asker, answerer := listener.dial(t, "asker"), listener.dial(t, "answerer")
-		answerer.SetPingHandler(func(string) error { return nil }) // receives pings, answers none
+		answerer.SetPingHandler(func(string) error { return nil }) // receives pings but does not answer them
 		go answerer.NextReader()
 		start := time.Now()
 		closeErr := waitClose(t, asker)

@@ -13,12 +13,12 @@ const ReadLimit = 1 << 20
 // Protocol is the websocket subprotocol of both sides: binary messages that form one byte stream.
 const Protocol = "binary"
 
-// writeBuffers are write buffers. They are in use only during a write, for a frame's header and first bytes; the rest
-// of a chunk is sent from the chunk's own buffer.
+// writeBuffers is the pool of write buffers. A buffer is in use only during a write, for a frame's header and first
+// bytes; the rest of a chunk is sent from the chunk's own buffer.
 var writeBuffers sync.Pool
 
-// The read buffer is the 4 KiB of net/http. The rest of a large message is read directly into a chunk, which costs less
-// than a larger buffer and a copy.
+// The read buffer is the 4 KiB buffer of net/http. The rest of a large message is read directly into a chunk, which
+// costs less than a larger buffer and a copy.
 var upgrader = websocket.Upgrader{
 	Subprotocols:    []string{Protocol},
 	WriteBufferSize: 4 << 10,
@@ -26,8 +26,8 @@ var upgrader = websocket.Upgrader{
 	CheckOrigin:     func(*http.Request) bool { return true },
 }
 
-// Upgrade turns the request into one side of a relay. The caller has authorized the request and checked a browser's
-// origin. On error Upgrade has written the response.
+// Upgrade upgrades the request to one side of a relay. The caller must have authorized the request and checked a
+// browser's origin. If Upgrade fails, it has written the response.
 func Upgrade(w http.ResponseWriter, r *http.Request) (*websocket.Conn, error) {
 	return upgrader.Upgrade(w, r, nil)
 }

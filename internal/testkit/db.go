@@ -22,22 +22,22 @@ const (
 	scratchName = "quantix-test-"
 	startLimit  = time.Minute
 	maxConns    = 10  // pool of one test
-	serverConns = 300 // all concurrent tests of a process
+	serverConns = 300 // connections of all tests that run concurrently in one process
 )
 
-// server is this test process's PostgreSQL, started by the first test that needs a database.
+// server is the PostgreSQL of this test process. It starts when a test first needs a database.
 var server struct {
 	once    sync.Once
 	err     error
 	dir     string
-	lock    *os.File // on dir
+	lock    *os.File // lock on dir
 	pg      *pglocal.Server
-	admin   *pgxpool.Pool // connected to the maintenance database, to create and drop test databases
+	admin   *pgxpool.Pool // connected to the maintenance database, in order to create and drop test databases
 	counter atomic.Int64
 }
 
-// DB returns a pool on a new, migrated database, which is dropped when the test ends. The package needs a TestMain
-// that calls Main.
+// DB returns a connection pool on a new, migrated database, which is dropped when the test ends. The tested package
+// needs a TestMain that calls Main.
 func DB(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	pool, err := db.Open(t.Context(), URL(t), maxConns)
@@ -54,7 +54,7 @@ func URL(t testing.TB) string {
 	return clone(t, template)
 }
 
-// EmptyURL is URL without migrations.
+// EmptyURL creates a new database without tables, which is dropped when the test ends, and returns its URL.
 func EmptyURL(t testing.TB) string {
 	t.Helper()
 	return clone(t, "template1")
@@ -67,7 +67,7 @@ func clone(t testing.TB, from string) string {
 		t.Fatal(server.err)
 	}
 	name := fmt.Sprintf("test_%d", server.counter.Add(1))
-	// STRATEGY file_copy writes no WAL and takes a tenth of the time.
+	// STRATEGY file_copy writes no WAL and takes a tenth of the time of the default strategy.
 	sql := fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY file_copy", name, from)
 	if _, err := server.admin.Exec(t.Context(), sql); err != nil {
 		t.Fatalf("clone the template database: %v", err)
@@ -89,7 +89,7 @@ func startServer() error {
 	if server.dir, server.lock, err = scratch(); err != nil {
 		return err
 	}
-	// PostgreSQL runs as another user, who must be able to enter the directory.
+	// PostgreSQL runs as another user, which must be able to enter the directory.
 	if err := os.Chmod(server.dir, 0o711); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func startServer() error {
 func databaseURL(name string) string {
 	u, err := url.Parse(server.pg.URL())
 	if err != nil {
-		panic(err) // the server's own URL is valid
+		panic(err) // the server's own URL is always valid
 	}
 	u.Path = "/" + name
 	return u.String()

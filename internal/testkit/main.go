@@ -1,4 +1,5 @@
-// Package testkit is the test harness: one real PostgreSQL for each test process, and one database for each test.
+// Package testkit helps tests: it runs one real PostgreSQL for each test process, and creates one database for each
+// test.
 package testkit
 
 import (
@@ -7,8 +8,8 @@ import (
 	"testing"
 )
 
-// Main runs a package's tests, then the functions after, then stops the harness. Call it from TestMain; it never
-// returns:
+// Main runs a package's tests, then the functions in after, and then stops the PostgreSQL of the process. Call it from
+// TestMain; it never returns:
 //
 //	func TestMain(m *testing.M) { testkit.Main(m) }
 func Main(m *testing.M, after ...func() error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Hosts without agents send no heartbeats. These intervals are far shorter than fleet.Freshness, so that a busy
-// machine does not make hosts offline.
+// Without agents, hosts send no heartbeats. These intervals are much shorter than fleet.Freshness, so that hosts do not
+// become offline on a busy machine.
 const (
 	onlineTick = 2 * time.Second
 	onlineSQL  = `UPDATE host_sessions SET seen_at = now(),
@@ -21,13 +21,12 @@ const (
 		FOR UPDATE SKIP LOCKED))`
 )
 
-// KeepOnline refreshes the last-seen time of every host that is online, until the test ends. A host that the test
-// made offline stays
-// offline. It writes nothing in the first ten seconds and fires no triggers.
+// KeepOnline refreshes the last-seen time of every host that is online, until the test ends. A host that the test made
+// offline stays offline. It writes nothing in the first ten seconds and fires no triggers.
 func KeepOnline(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	conf := pool.Config().ConnConfig
-	conf.Tracer = nil // do not count these statements in tests that count
+	conf.Tracer = nil // tests that count statements must not count these statements
 	conf.RuntimeParams["session_replication_role"] = "replica"
 	conn, err := pgx.ConnectConfig(t.Context(), conf)
 	if err != nil {

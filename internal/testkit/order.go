@@ -9,20 +9,20 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TaskWithJob is a task with one job.
+// TaskWithJob describes a task with one job, for the database of a test.
 type TaskWithJob struct {
-	ID      fleet.TaskID // also the job's ID; empty: a new one
+	ID      fleet.TaskID // also the job's ID; empty: a new ID
 	Host    fleet.HostID
 	Project fleet.ProjectID // empty: none
 	Kind    fleet.JobKind
 	Subject fleet.Subject
 	Name    string
 	State   fleet.JobState // empty: queued
-	By      string         // empty: test
+	By      string         // creator of the task; empty: test
 	Error   string
 }
 
-// Add inserts the task and job as control does, and returns the ID.
+// Add inserts the task and its job in the same way as package control, and returns the task's ID.
 func (o TaskWithJob) Add(t testing.TB, pool *pgxpool.Pool) fleet.TaskID {
 	t.Helper()
 	o.ID = cmp.Or(o.ID, fleet.NewID[fleet.TaskID]())

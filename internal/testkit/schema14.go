@@ -9,7 +9,7 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// Migrator returns goose over the migrations in files, for tests that stop at a version.
+// Migrator returns a goose provider for the migrations in files, for tests that stop at a certain version.
 func Migrator(t testing.TB, url string, files fs.FS) (*goose.Provider, *sql.DB) {
 	t.Helper()
 	conn, err := sql.Open("pgx", url)
@@ -24,9 +24,9 @@ func Migrator(t testing.TB, url string, files fs.FS) (*goose.Provider, *sql.DB) 
 	return p, conn
 }
 
-// Schema14 returns the URL of a database as a portal of schema 14 left it, after the migrations of files up to 14. It
-// has hosts, VMs in all phases, storage, networks, tasks, people and their history. Its content must never change,
-// unlike Seed's: such databases exist in production.
+// Schema14 returns the URL of a database as a portal with schema 14 left it, with the migrations in files up to number
+// 14. It has hosts, VMs in all phases, storage, networks, tasks, users and their history. Unlike Seed, its content must
+// never change, because such databases exist in production.
 func Schema14(t testing.TB, files fs.FS, hosts, vms int) string {
 	t.Helper()
 	url := EmptyURL(t)
@@ -61,7 +61,7 @@ var schema14 = []string{
 	`INSERT INTO networks (id, name, kind) SELECT k.id, k.name, k.kind FROM n, (VALUES ('n1', 'default', 'libvirt'), ('n2', 'br0', 'bridge'), ('n3', 'lab', 'libvirt')) AS k (id, name, kind)`,
 	`INSERT INTO network_hosts (network_id, host_id, status, report_seq) SELECT k.id, h.id, '{"active":true,"forward":"nat"}', (1::bigint << 32) + 7 FROM n, networks k, hosts h WHERE k.id <> 'n3' OR h.id = 'h1'`,
 	`INSERT INTO network_grants (network_id, project_id) SELECT 'n2', 'p1' FROM n`,
-	// Of each 100 VMs: 70 run (2 with a change for their next boot), 20 are off, and one each is new, paused,
+	// Of each 100 VMs, 70 run (2 of them with a change for their next boot), 20 are off, and one each is new, paused,
 	// crashed, missing, failed, faulty, deleted, and with a pending change.
 	`INSERT INTO vms (id, project_id, host_id, name, labels, spec, generation, created_at, deleted_at, status, observed_generation, report_seq)
 		SELECT 'vm' || i, 'p' || i % 10, 'h' || 1 + i % n.hosts, 'vm-' || lpad(i::text, 6, '0'), jsonb_build_object('env', (ARRAY['prod', 'stage', 'test'])[1 + i % 3]),
@@ -81,8 +81,8 @@ var schema14 = []string{
 			LATERAL (SELECT '52:54:00:' || lpad(to_hex(i / 65536), 2, '0') || ':' || lpad(to_hex(i / 256 % 256), 2, '0') || ':' || lpad(to_hex(i % 256), 2, '0') AS mac) m`,
 	`INSERT INTO vm_meters (vm_id, at, meter, cpu_percent) SELECT v.id, now(), '{"cpuNanos":0}', 7 FROM n, vms v WHERE v.heard = 'running'`,
 	`INSERT INTO found_vms (host_id, id, name, status) SELECT h.id, 'found-' || h.id, 'legacy', '{"power":"running"}' FROM n, hosts h`,
-	// Every VM has a creation job, one in ten a start job, one in a hundred a failed start; some jobs are queued or
-	// running.
+	// Every VM has a creation job, one in ten also a start job, and one in a hundred a failed start. Some jobs are
+	// queued or running.
 	`INSERT INTO jobs (id, host_id, project_id, kind, subject, subject_name, generation, state, epoch, attempt, progress, error, created_by, user_id, created_at, started_at, ended_at)
 		SELECT 'j' || lpad(o.kind, 10, '0') || v.id, v.host_id, v.project_id, o.kind, 'vm:' || v.id, v.name, 1, o.state, 1, 1, 100, CASE WHEN o.state = 'failed' THEN 'no firmware' ELSE '' END,
 			'user-1', 'u1', now() - interval '1 hour', now() - interval '1 hour', now() - interval '1 hour'

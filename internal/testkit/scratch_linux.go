@@ -12,14 +12,14 @@ import (
 
 const (
 	memoryDir = "/dev/shm"
-	minMemory = 8 << 30     // bytes of available memory required
-	minFree   = 4 << 30     // bytes free in /dev/shm required
-	lockDelay = time.Minute // time to lock a new directory
+	minMemory = 8 << 30     // minimum of available memory, in bytes
+	minFree   = 4 << 30     // minimum of free space in /dev/shm, in bytes
+	lockDelay = time.Minute // time in which the creator of a directory must lock it
 )
 
-// scratch creates the server's directory, locked by lock until it is closed. It is in /dev/shm if there is enough
-// memory: each database has 300 files, and ext4 checks recently deleted inodes before it creates one, which took more
-// time than the tests.
+// scratch creates the directory of the PostgreSQL server. It is locked until lock is closed. If there is enough memory,
+// it is in /dev/shm: each database has 300 files, and before ext4 creates a file, it checks recently deleted inodes,
+// which took more time than the tests.
 func scratch() (dir string, lock *os.File, err error) {
 	parent := os.TempDir()
 	if memoryAvailable() {
@@ -37,7 +37,7 @@ func scratch() (dir string, lock *os.File, err error) {
 
 func memoryAvailable() bool {
 	var s syscall.Statfs_t
-	// The size of a block.
+	// Bsize is the size of a block.
 	if err := syscall.Statfs(memoryDir, &s); err != nil || s.Bavail*uint64(s.Bsize) < minFree { //nolint:gosec
 		return false
 	}
@@ -50,9 +50,9 @@ func memoryAvailable() bool {
 	return err == nil && kib<<10 >= minMemory
 }
 
-// sweep removes directories of killed test programs from memory.
+// sweep removes directories in memory that killed test programs have left.
 func sweep() {
-	left, _ := filepath.Glob(filepath.Join(memoryDir, scratchName+"*")) // fails only for an invalid pattern
+	left, _ := filepath.Glob(filepath.Join(memoryDir, scratchName+"*")) // Glob fails only for an invalid pattern
 	for _, dir := range left {
 		if info, err := os.Stat(dir); err != nil || time.Since(info.ModTime()) < lockDelay {
 			continue

@@ -4,7 +4,7 @@ package testkit
 
 import "os"
 
-// scratch creates the server's directory, locked by lock until it is closed.
+// scratch creates the directory of the PostgreSQL server. It is locked until lock is closed.
 func scratch() (dir string, lock *os.File, err error) {
 	if dir, err = os.MkdirTemp("", scratchName); err != nil {
 		return "", nil, err

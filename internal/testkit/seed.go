@@ -6,16 +6,16 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Seed fills a database with online hosts (see KeepOnline) and VMs. The VMs are spread over the hosts, ten projects,
-// phases, labels (env, tier), two shared pools and one network. Running VMs have a meter that stays fresh for an
-// hour. Names: host-001…, project-0…9, vm-000001…, ssd and hdd, default. IDs are numbers:
+// Seed fills a database with online hosts (see KeepOnline) and VMs. The VMs are distributed over the hosts, ten
+// projects, phases, labels (env, tier), two shared pools and one network. Running VMs have a meter that stays fresh for
+// an hour. The names are host-001…, project-0…9, vm-000001…, ssd and hdd, default. The IDs contain numbers:
 // 00000000-0000-7000-8000-<twelve digits>, with projects from 1000 and pools from 2000.
 func Seed(t testing.TB, pool *pgxpool.Pool, hosts, vms int) {
 	t.Helper()
 	fill(t, pool, hosts, vms, "VACUUM ANALYZE")
 }
 
-// Fill is Seed without ANALYZE: PostgreSQL keeps planning for empty tables.
+// Fill is Seed without ANALYZE, so that PostgreSQL keeps planning for empty tables.
 func Fill(t testing.TB, pool *pgxpool.Pool, hosts, vms int) {
 	t.Helper()
 	fill(t, pool, hosts, vms)
@@ -44,7 +44,7 @@ func fill(t testing.TB, pool *pgxpool.Pool, hosts, vms int, after ...string) {
 	exec("RESET statement_timeout")
 }
 
-// seedSQL begins each statement, so that all use both parameters.
+// seedSQL is the start of each statement, so that every statement uses both parameters.
 const seedSQL = "WITH n AS (SELECT $1::integer AS hosts, $2::integer AS vms) "
 
 var seeds = []string{

@@ -9,8 +9,8 @@ import (
 // defaultOrder is the firmware's boot order for a VM whose devices have no boot order.
 var defaultOrder = []string{"hd", "cdrom", "network"}
 
-// resolveBootOrder numbers the first device of each kind if the definition orders the kinds differently from
-// defaultOrder.
+// resolveBootOrder converts the definition's boot order of device kinds to boot orders of devices: it numbers the first
+// device of each kind. If the order is defaultOrder, it does nothing.
 func (r *reading) resolveBootOrder() {
 	numbered := slices.ContainsFunc(r.Disks, func(d Disk) bool { return d.As.BootOrder > 0 }) ||
 		slices.ContainsFunc(r.Spec.NICs, func(n fleet.NIC) bool { return n.BootOrder > 0 })
@@ -32,7 +32,7 @@ func (r *reading) resolveBootOrder() {
 	}
 }
 
-// bootFrom sets the boot order of the first device of the kind and reports whether there is one.
+// bootFrom sets the boot order of the first device of the kind to place. It reports whether there is such a device.
 func (r *reading) bootFrom(kind string, place int) bool {
 	if kind == "network" {
 		if len(r.Spec.NICs) > 0 {

@@ -105,8 +105,8 @@ func readDriver(r *reading, disk, e *element, d *Disk) {
 	r.noteOtherAttributes(e, "disk's driver", "name", "type", "cache", "io", "discard")
 }
 
-// limitFields maps libvirt's name of a disk limit to the field, and to the number of libvirt units in one unit of the
-// field.
+// limitFields maps libvirt's name of a disk limit to the spec's field, and to the number of libvirt's units in one unit
+// of that field.
 var limitFields = map[string]struct {
 	field string
 	by    uint64

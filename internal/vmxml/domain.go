@@ -39,7 +39,7 @@ func readMemory(r *reading, e *element) (err error) {
 	return err
 }
 
-// readCurrentMemory may run before readMemory, so settle compares the two values.
+// readCurrentMemory may run before readMemory, so resolve compares the two values later.
 func readCurrentMemory(r *reading, e *element) error {
 	n, err := kib(e, e.text, e.attr("unit"))
 	if err != nil {
@@ -139,7 +139,7 @@ func readTopology(r *reading, e *element) error {
 	return nil
 }
 
-// readNUMANodes reads guest NUMA nodes. A single node contains the whole VM and needs no setting.
+// readNUMANodes reads guest NUMA nodes. A single node contains all vCPUs and memory, and needs no setting.
 func readNUMANodes(r *reading, e *element) error {
 	var nodes []fleet.VMNUMANode
 	for _, in := range e.children {
@@ -193,8 +193,8 @@ func readPM(r *reading, e *element) error {
 	return nil
 }
 
-// lifecycleAction handles on_poweroff, on_reboot and on_crash. usual is libvirt's value for the behaviour of every VM,
-// which meaning describes. policies maps other values to the VM's restart policy.
+// lifecycleAction handles on_poweroff, on_reboot and on_crash. usual is libvirt's value for the behaviour that every VM
+// has, and meaning describes that behaviour. policies maps other values to the VM's restart policy.
 func lifecycleAction(meaning, usual string, policies map[string]string) part {
 	return part{read: func(r *reading, e *element) error {
 		switch word := strings.TrimSpace(e.text); {

@@ -11,11 +11,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// reading is the state of one conversion of a definition into a spec.
+// reading is the state while one definition is converted into a spec.
 type reading struct {
 	Result
-	firmwareOrder []*element // the firmware's boot order of device kinds
-	spiceOnly     []*element // devices that need SPICE
+	firmwareOrder []*element // boot order of device kinds in the definition
+	spiceOnly     []*element // devices that need SPICE; they are dropped if the VM has no SPICE
 	serials       int        // serial ports so far
 	numaNodes     map[int]*element
 }
@@ -56,7 +56,7 @@ type part struct {
 	why  string
 }
 
-// readChildren handles the child elements of in by the table.
+// readChildren handles the child elements of in as the table describes.
 func (r *reading) readChildren(in *element, table map[string]part) error {
 	seen := map[string]bool{}
 	for _, e := range in.children {
@@ -101,7 +101,7 @@ func number(e *element, text string, most int) (int, error) {
 	return n, nil
 }
 
-// kib parses an amount of memory in libvirt's form and returns KiB.
+// kib parses an amount of memory with libvirt's unit and returns KiB.
 func kib(e *element, text, unit string) (uint64, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 50)
 	by, known := map[string]uint64{"": 1 << 10, "b": 1, "bytes": 1, "KB": 1000, "k": 1 << 10, "KiB": 1 << 10, "MB": 1e6, "M": 1 << 20, "MiB": 1 << 20, "GB": 1e9, "G": 1 << 30, "GiB": 1 << 30, "TB": 1e12, "T": 1 << 40, "TiB": 1 << 40}[unit]
@@ -126,8 +126,8 @@ func (r *reading) mib(e *element) (int, error) {
 	return int(n >> 10), nil
 }
 
-// setValue stores a value in the named field. If the field refuses the value, the field stays unchanged and the note
-// has the field's reason.
+// setValue stores a value in the named field. If the field refuses the value, the field stays unchanged, and a note has
+// the reason.
 func setValue[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name string, value any) {
 	i := slices.IndexFunc(fields, func(f fleet.Field[S]) bool { return f.Name == name })
 	f, was := fields[i], *to
@@ -157,7 +157,7 @@ func (r *reading) setNumberField(e *element, name, text string) error {
 	return setNumber(r, e, fleet.OptionalFields(), &r.Spec, name, text, 1)
 }
 
-// setNumber parses text, divides the number by by (1024 converts bytes to KiB), and stores it as set does.
+// setNumber parses text, divides the number by by (1024 converts bytes to KiB), and stores it as setValue does.
 func setNumber[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name, text string, by uint64) error {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 62)
 	if err != nil {
@@ -169,8 +169,8 @@ func setNumber[S any](r *reading, e *element, fields []fleet.Field[S], to *S, na
 	return nil
 }
 
-// noteOtherAttributes adds a note if the element has attributes other than known. of describes the element: "NIC
-// driver".
+// noteOtherAttributes adds a note if the element has attributes other than known. of describes the element in the note:
+// "NIC driver".
 func (r *reading) noteOtherAttributes(e *element, of string, known ...string) {
 	var more []string
 	for name := range e.attrs {
@@ -183,7 +183,7 @@ func (r *reading) noteOtherAttributes(e *element, of string, known ...string) {
 	}
 }
 
-// resolve decides settings that depend on several elements.
+// resolve decides settings that depend on several elements, after all elements were read.
 func (r *reading) resolve(root *element) {
 	pc := r.Spec.Boot.Machine == fleet.MachinePC
 	for i := range r.Disks {

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// maxNICs limits the NICs that are read. The form enforces the lower limit of a VM.
+// maxNICs is the maximum number of NICs that are read. The form later enforces the lower limit of a VM.
 const maxNICs = 64
 
 func readInterface(r *reading, e *element) error {
@@ -70,7 +70,7 @@ func readNICChild(r *reading, e *element, n *fleet.NIC) error {
 	return nil
 }
 
-// equivalentModels maps unsupported NIC models to a supported one with the same guest driver.
+// equivalentModels maps unsupported NIC models to a supported model that uses the same guest driver.
 var equivalentModels = map[string]string{"e1000": "e1000e", "e1000-82540em": "e1000e", "e1000-82544gc": "e1000e", "e1000-82545em": "e1000e"}
 
 func readModel(r *reading, e *element, n *fleet.NIC) {

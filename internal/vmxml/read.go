@@ -1,5 +1,5 @@
-// Package vmxml converts pasted libvirt domain XML into a VM's spec, on the portal and without a host. It lists each
-// line that the spec does not contain. It resolves no entities, opens no files, and bounds its input.
+// Package vmxml converts pasted libvirt domain XML into a VM's spec, on the portal and without a host. It reports each
+// line that the spec cannot represent. It resolves no entities, opens no files, and limits the size of the input.
 package vmxml
 
 import (
@@ -29,28 +29,28 @@ type Result struct {
 	Notes             []Note
 }
 
-// Disk is a disk or drive of a definition, in the definition's order.
+// Disk is a disk or drive of a definition. Result.Disks has them in the definition's order.
 type Disk struct {
 	Line   int
 	Target string     // "vda"
 	As     fleet.Disk // fields of fleet.DiskFields; for a drive only the boot order matters
 	CDROM  bool
 	Floppy bool
-	Path   string // path of a file or device of the host; empty: the source is neither
-	Pool   string // pool of a volume that the source names by its pool
+	Path   string // path of a file or device on the host; empty: the source is neither
+	Pool   string // name of the pool, if the source is a volume in a pool
 	Volume string
 }
 
-// Kind is the way a line was handled.
+// Kind is the reason why a line was dropped.
 type Kind string
 
 const (
 	Left    Kind = "left"    // dropped, because a VM here has no such setting
-	Usual   Kind = "usual"   // dropped, because every VM has it or the host chooses it
+	Usual   Kind = "usual"   // dropped, because every VM has the setting or the host chooses it
 	Refused Kind = "refused" // dropped, because it reaches outside the VM: into the host, or past Quantix
 )
 
-// Note is a line that was dropped or changed.
+// Note describes a line of the definition that was dropped or changed.
 type Note struct {
 	Line int
 	At   string // "devices/hostdev"
@@ -58,7 +58,7 @@ type Note struct {
 	Text string // a sentence without secrets
 }
 
-// ReachesHost reports whether any line reaches outside the VM.
+// ReachesHost reports whether any line of the definition reaches outside the VM.
 func (r Result) ReachesHost() bool {
 	return slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Kind == Refused })
 }
@@ -66,11 +66,11 @@ func (r Result) ReachesHost() bool {
 // element is an XML element with its children.
 type element struct {
 	line     int
-	name, at string // at: path from the domain's child elements
+	name, at string // at: path of the element below the domain element
 	attrs    map[string]string
 	text     string
 	children []*element
-	foreign  bool // the element has another XML namespace than libvirt's
+	foreign  bool // the element belongs to an XML namespace other than libvirt's
 }
 
 // attr returns an attribute's value; empty for a nil element.
@@ -81,7 +81,7 @@ func (e *element) attr(name string) string {
 	return e.attrs[name]
 }
 
-// first returns the first child of that name, or nil. The receiver may be nil.
+// first returns the first child element with that name, or nil. The receiver may be nil.
 func (e *element) first(name string) *element {
 	if e == nil {
 		return nil
@@ -194,7 +194,7 @@ func newElement(t xml.StartElement, line int, open []*element) (*element, error)
 	return e, nil
 }
 
-// parserMessage returns the XML parser's message without the parser's line number, which may be too low.
+// parserMessage returns the XML parser's message without its line number, which may be too low.
 func parserMessage(err error) string {
 	if bad, ok := errors.AsType[*xml.SyntaxError](err); ok {
 		return shorten(bad.Msg)

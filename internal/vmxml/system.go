@@ -95,7 +95,7 @@ func readBacking(r *reading, e *element) error {
 // defaultPeriod is libvirt's default period for CPU quotas, in microseconds.
 const defaultPeriod = 100_000
 
-// readCPUTune reads the CPU shares, the quota, and the pinning if all vCPUs have the same.
+// readCPUTune reads the CPU shares and the quota. It reads the pinning only if all vCPUs have the same pinning.
 func readCPUTune(r *reading, e *element) error {
 	pins := map[string]bool{}
 	var last *element
@@ -140,13 +140,13 @@ func readQuota(r *reading, tune, e *element) error {
 		}
 		period = cmp.Or(int64(n), period)
 	}
-	if percent := quota / max(period/100, 1); quota > 0 && percent < 100 { // a larger quota does not limit one vCPU
+	if percent := quota / max(period/100, 1); quota > 0 && percent < 100 { // a higher quota does not limit a single vCPU
 		r.setField(e, "cpu.limit", max(percent, 1))
 	}
 	return nil
 }
 
-// readNUMATune may run before readNUMANodes, so settle combines the two results.
+// readNUMATune may run before readNUMANodes, so resolve combines the two results later.
 func readNUMATune(r *reading, e *element) error {
 	const strict = "The memory comes only from the named nodes of the host: another mode cannot be chosen here."
 	for _, in := range e.children {

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/vmxml"
 )
 
-// allSettings are definitions that together contain every setting of a VM, except those of notInXML.
+// allSettings are definitions that together contain every setting of a VM, except the settings in notInXML.
 var allSettings = []string{
 	with(`<maxMemory slots='16' unit='MiB'>2048</maxMemory><currentMemory unit='MiB'>256</currentMemory>
 <cputune><shares>2048</shares><period>50000</period><quota>25000</quota><vcpupin vcpu='0' cpuset='2-3'/></cputune><on_crash>restart</on_crash>
@@ -36,7 +36,7 @@ var allSettings = []string{
 	strings.Replace(with(`<cpu><topology sockets='1' cores='2' threads='2'/></cpu><launchSecurity type='sev'><policy>0x0007</policy></launchSecurity>`, ""), "<vcpu>1<", "<vcpu current='2'>4<", 1),
 }
 
-// notInXML lists, by name or prefix, the fields that no definition contains, with the owner of the setting.
+// notInXML lists, by name or prefix, the spec's fields that no definition contains, each with the setting's owner.
 var notInXML = map[string]string{
 	"cpu.reserved": "the portal's", "memory.minMiB": "the agent's", "policy.": "the host's and the portal's", "migration.": "the portal's", "placement.": "the portal's", "rules": "the portal's",
 	"health": "the agent's", "firstBoot": "the portal's",

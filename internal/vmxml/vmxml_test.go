@@ -10,7 +10,7 @@ import (
 	"quantix/internal/vmxml"
 )
 
-// web is the XML of a running domain, as printed by virsh dumpxml.
+// web is the XML of a running domain, as "virsh dumpxml" prints it.
 const web = `<?xml version='1.0' encoding='UTF-8'?>
 <!-- kept by hand -->
 <domain type='kvm' id='3' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
@@ -127,12 +127,12 @@ func TestOldDefinitionKeepsMachineType(t *testing.T) {
 	}
 }
 
-// with returns a domain with additional elements in the domain and in its devices.
+// with returns the XML of a domain with additional elements in the domain and in its devices.
 func with(more, devices string) string {
 	return `<domain type='kvm'><name>web</name><memory unit='MiB'>512</memory><vcpu>1</vcpu>` + more + `<devices>` + devices + `</devices></domain>`
 }
 
-// Each line that reaches outside the VM becomes a note and changes nothing in the spec.
+// Each line that reaches outside the VM causes a note and changes nothing in the spec.
 func TestHostAccessIsRefused(t *testing.T) {
 	t.Parallel()
 	plain, err := vmxml.Read(with("", ""))
@@ -194,7 +194,7 @@ func TestHostAccessIsRefused(t *testing.T) {
 		if !r.ReachesHost() {
 			t.Errorf("%s has no note: %+v", name, r.Notes)
 		}
-		r.Spec.NICs = nil // the network of a NIC with a script remains
+		r.Spec.NICs = nil // the network of a NIC with a script stays in the spec
 		if !reflect.DeepEqual(r.Spec, plain.Spec) {
 			t.Errorf("%s: the spec is %+v", name, r.Spec)
 		}
@@ -300,7 +300,7 @@ func FuzzRead(f *testing.F) {
 		if s := r.Spec; s.CPUs <= 0 || s.CPUs > fleet.MaxCPUs || s.MemoryMiB <= 0 || s.MemoryMiB > fleet.MaxMemoryMiB || len(s.NICs) > 64 || len(r.Notes) > 500 {
 			t.Errorf("read is %+v", s)
 		}
-		var checks fleet.Checks // fault checks of the form are not run here
+		var checks fleet.Checks // the form makes further checks, which this fuzz test does not run
 		r.Spec.Check(&checks, "spec")
 	})
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Each entry of the bounds tables names an existing field, so that a renamed field does not lose its bound.
+// Each entry of the bounds tables names an existing field of a message, so that a renamed field does not lose its
+// bound.
 func TestBoundsNameExistingFields(t *testing.T) {
 	t.Parallel()
 	fields := map[string]bool{}

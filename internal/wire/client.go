@@ -17,14 +17,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Limits of a call: its timeout and the largest answer in bytes.
+// Limits of a call to the portal: its timeout, and the largest answer in bytes.
 const (
 	callTimeout  = 15 * time.Second
 	claimTimeout = ClaimWait + 10*time.Second
 	maxAnswer    = 16 << 20
 )
 
-// Credentials are the agent's client certificate with its key, and the pool of its only trusted authority.
+// Credentials are the agent's client certificate with its key, and a pool with the only authority that the agent
+// trusts.
 type Credentials struct {
 	Certificate tls.Certificate
 	CA          *x509.CertPool
@@ -41,7 +42,7 @@ type Client struct {
 	results     resultQueue
 }
 
-// transport is the TLS configuration of one set of credentials, and the connections dialled with it.
+// transport holds the TLS configuration for one certificate of the agent, and the connections dialled with it.
 type transport struct {
 	tls   *tls.Config
 	conns *connPool
@@ -66,7 +67,7 @@ func parsePortal(portal string) (*url.URL, error) {
 	return u, nil
 }
 
-// Rekey reads the credentials again. Later calls dial new connections and do not resume TLS sessions of the old
+// Rekey gets the current credentials again. Later calls dial new connections and do not resume TLS sessions of the old
 // certificate. Calls in progress finish undisturbed.
 func (c *Client) Rekey() {
 	cred := c.credentials()
@@ -86,7 +87,7 @@ func newDialer() *net.Dialer {
 	return &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 }
 
-// Close closes each connection as soon as the connection is idle.
+// Close closes each connection once no call uses it.
 func (c *Client) Close() {
 	c.transport.Load().conns.retire()
 }
@@ -120,8 +121,8 @@ func (c *Client) Report(ctx context.Context, in Report) (ReportAnswer, error) {
 	return out, err
 }
 
-// Claim waits for work. If it returns neither a job nor an error, claim again. Other calls may use the claim's
-// connection meanwhile; Claim then repeats its request.
+// Claim waits for jobs. If it returns neither a job nor an error, the caller claims again. Other calls may use the
+// claim's connection meanwhile; Claim then repeats its request.
 func (c *Client) Claim(ctx context.Context, in ClaimRequest) (Claim, error) {
 	for {
 		out, err := c.claimOnce(ctx, in)
@@ -151,7 +152,7 @@ func (c *Client) PoolSecret(ctx context.Context, id fleet.PoolID) (PoolSecret, e
 	return out, err
 }
 
-// FirstBoot fetches the first-boot files of a VM on this host.
+// FirstBoot fetches the first-boot files of a VM on this host. of identifies the VM's first-boot data, as in its spec.
 func (c *Client) FirstBoot(ctx context.Context, id fleet.VMID, of fleet.VMFirstBoot) (FirstBoot, error) {
 	var out FirstBoot
 	err := c.call(ctx, PathFirstBoots+url.PathEscape(string(id)), FirstBootRequest{of}, &out)

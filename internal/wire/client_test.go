@@ -23,7 +23,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// authority issues certificates for a test.
+// authority is a certificate authority for a test.
 type authority struct {
 	t    *testing.T
 	key  *ecdsa.PrivateKey
@@ -215,7 +215,7 @@ func TestJoinVerifiesThePortalByTheToken(t *testing.T) {
 			t.Errorf("%s: joined", what)
 		}
 	}
-	// A server that presents the right authority beside a leaf of another authority is refused.
+	// A server is refused if it sends the right authority's certificate with a server certificate of another authority.
 	forged := httptest.NewUnstartedServer(http.HandlerFunc(untrusted))
 	leaf := other.leaf(loopback)
 	leaf.Certificate = append(leaf.Certificate[:1], a.cert.Raw)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// exchange is one request and its answer. The pool's lock protects the fields except req, claim and done.
+// exchange is one request to the portal and its answer. The pool's lock protects the fields except req, claim and done.
 type exchange struct {
 	req     *http.Request
 	claim   bool
@@ -34,7 +34,7 @@ func (t *exchange) end(a answer, err error) {
 }
 
 // connection is one connection to the portal. It sends the requests of its exchanges in order: one claim and at most
-// one call behind the claim. Answers arrive in the same order. The pool's lock protects exchanges and all fields below.
+// one call behind the claim. Answers arrive in the same order. The pool's lock protects exchanges and all later fields.
 type connection struct {
 	pool      *connPool
 	conn      net.Conn
@@ -49,9 +49,9 @@ type state int
 
 const (
 	idle   state = iota // accepts any exchange
-	busy                // idle soon
+	busy                // with a call in progress, which ends soon
 	parked              // accepts a call, which ends the parked claim
-	// by a claim that the portal has not confirmed as parked: the portal is of an older version, or stalled
+	// blocked by a claim that the portal has not confirmed as parked: the portal is of an older version, or stalled
 	blocked
 )
 
@@ -109,12 +109,12 @@ func (c *connection) read() {
 	}
 }
 
-// next waits for the beginning of an answer, and returns the exchange of the answer.
+// next waits for the first byte of an answer, and returns the exchange that the answer belongs to.
 func (c *connection) next() (*exchange, error) {
 	_, err := c.in.Peek(1)
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
-	if err != nil || len(c.exchanges) == 0 { // an answer without a request is an error
+	if err != nil || len(c.exchanges) == 0 { // an answer that no request is waiting for is an error
 		return nil, errClosed
 	}
 	return c.exchanges[0], nil
@@ -145,8 +145,8 @@ func (c *connection) readAnswer(t *exchange) (answer, error) {
 	}
 }
 
-// sentGrace is how long an answer waits until its request is marked as written. The answer can arrive before the writer
-// has recorded that the request was sent. A portal that refuses a request early does not read the rest of it.
+// sentGrace is how long an answer waits until its request is marked as written. An answer can arrive before the writer
+// has recorded that the request was sent, because a portal that refuses a request early does not read all of it.
 const sentGrace = time.Second
 
 func (c *connection) answered(t *exchange, a answer) {
@@ -175,7 +175,8 @@ func (c *connection) answered(t *exchange, a answer) {
 	}
 }
 
-// closeWhenIdle closes the connection if it stays unused since then: soon if another connection exists.
+// closeWhenIdle closes the connection if no call has used it since then. If another connection exists, it waits only
+// for spareIdleLimit.
 func (c *connection) closeWhenIdle(since time.Time) {
 	time.AfterFunc(spareIdleLimit, func() {
 		c.pool.mu.Lock()
@@ -191,7 +192,7 @@ func (c *connection) closeWhenIdle(since time.Time) {
 }
 
 // abandon gives up an exchange. It closes the connection, because the answer is still outstanding. Exception: if a call
-// is queued behind an abandoned claim, the connection stays open and the claim's answer is discarded.
+// is queued behind the abandoned claim, the connection stays open and the claim's answer is discarded.
 func (c *connection) abandon(t *exchange, err error) {
 	p := c.pool
 	p.mu.Lock()

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Limits of an agent's connections. One connection is nearly always enough: a call sent while a claim is parked is
-// written behind the claim, and the portal answers both. Another connection is dialled only when the first one is
-// blocked.
+// Limits of an agent's connections. One connection is nearly always enough: a call is written behind a parked claim,
+// and the portal answers both. A second connection is dialled only when the first one is blocked.
 const (
 	busyWait       = 250 * time.Millisecond // longest wait for a busy connection
 	maxConns       = 4
 	spareIdleLimit = 5 * time.Second  // idle limit of a connection while others exist
 	soleIdleLimit  = 90 * time.Second // idle limit of the only connection
-	// Bytes per TLS record: a portal keeps a buffer as large as the largest record received.
+	// recordSize is the size of a TLS record in bytes. It is small because a portal keeps a buffer as large as the
+	// largest record received.
 	recordSize = 1 << 10
 	dialLimit  = 10 * time.Second
 )
@@ -32,16 +32,16 @@ var (
 	errPreempted = errors.New("a call took the claim's turn")
 )
 
-// connPool holds all connections under one set of credentials.
+// connPool holds all connections that use one set of credentials.
 type connPool struct {
 	dial func(context.Context) (net.Conn, error)
 
 	mu          sync.Mutex
 	conns       []*connection
 	dialling    int           // connections being dialled
-	waiting     int           // calls waiting for a connection; claims wait until there are none
+	waiting     int           // calls that wait for a connection; while there are any, claims wait
 	changed     chan struct{} // closed and replaced when a connection may have become free
-	olderPortal bool          // the portal did not confirm a parked claim: do not wait for the next confirmation
+	olderPortal bool          // the portal did not confirm a parked claim, so later claims do not wait for a confirmation
 	retired     bool
 }
 
@@ -55,8 +55,8 @@ func newConnPool(portal *url.URL, conf *tls.Config) *connPool {
 	}}
 }
 
-// send writes the request on a connection and returns the complete answer. A claim returns errPreempted when a call has
-// used its connection.
+// send writes the request on a connection and returns the complete answer. A claim returns errPreempted if a call has
+// used the claim's connection.
 func (p *connPool) send(ctx context.Context, req *http.Request, claim bool) (answer, error) {
 	t := &exchange{req: req, claim: claim, done: make(chan struct{}), sent: make(chan struct{})}
 	c, err := p.acquire(ctx, t)
@@ -179,7 +179,7 @@ func (p *connPool) retire() {
 	}
 }
 
-// smallRecords writes to a TLS connection in records of at most recordSize bytes.
+// smallRecords splits writes to a TLS connection into records of at most recordSize bytes.
 type smallRecords struct{ conn net.Conn }
 
 func (r smallRecords) Write(b []byte) (n int, err error) {

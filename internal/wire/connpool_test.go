@@ -14,12 +14,13 @@ import (
 	"quantix/internal/wire"
 )
 
-// olderPortal does not confirm parked claims: a request behind a parked claim waits for the claim's end.
+// olderPortal is a portal that does not confirm parked claims: a request behind a parked claim waits for the claim's
+// end.
 type olderPortal struct {
 	parked chan struct{} // receives one value for each claim
 	free   chan struct{} // ends one claim
 	mu     sync.Mutex
-	conns  map[string]int // calls by connection
+	conns  map[string]int // number of calls by connection
 }
 
 func (o *olderPortal) serve(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +97,7 @@ func TestConcurrentCallsShareConnections(t *testing.T) {
 	}
 }
 
-// A portal that accepts the connection and never reads blocks no call beyond its context.
+// If a portal accepts the connection and never reads, a call still ends with its context.
 func TestCallFailsWhenPortalDoesNotRead(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -127,8 +128,8 @@ func (s slow) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A claim's answer may arrive before its writer has recorded the request as sent. Until then no request is written
-// behind the claim.
+// A claim's answer may arrive before the writer has recorded the claim as sent. Until then, no other request is written
+// on the connection.
 func TestNoRequestBehindUnwrittenClaim(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -174,7 +175,7 @@ func TestNoRequestBehindUnwrittenClaim(t *testing.T) {
 	}
 }
 
-// Each repeated claim gets its full timeout.
+// Each claim that Claim repeats gets the full timeout.
 func TestRepeatedClaimGetsFullTimeout(t *testing.T) {
 	t.Parallel()
 	const patience = 2 * time.Second

@@ -6,18 +6,18 @@ import (
 	"io"
 )
 
-// MaxDownloadPiece is the largest part of a volume in one message, in bytes.
+// MaxDownloadPiece is the largest number of a volume's bytes in one message.
 const MaxDownloadPiece = 256 << 10
 
-// DownloadHead precedes the bytes of a volume.
+// DownloadHead is sent before a volume's bytes.
 type DownloadHead struct {
 	SizeBytes int64  `json:"sizeBytes"`       // number of bytes that follow
-	Error     string `json:"error,omitempty"` // reason why no bytes follow
+	Error     string `json:"error,omitempty"` // reason why no bytes follow; empty: the bytes follow
 }
 
 const maxDownloadHead = 4 << 10
 
-// WriteDownloadHead writes the head as JSON, after its length in four bytes. A long error text is cut.
+// WriteDownloadHead writes the head as JSON, preceded by its length in four bytes. A long error text is cut.
 func WriteDownloadHead(w io.Writer, h DownloadHead) error {
 	if len(h.Error) > maxDownloadHead/8 {
 		h.Error = h.Error[:maxDownloadHead/8]
@@ -32,7 +32,7 @@ func WriteDownloadHead(w io.Writer, h DownloadHead) error {
 	return err
 }
 
-// ReadDownloadHead reads the head that precedes a volume's bytes.
+// ReadDownloadHead reads the head that is sent before a volume's bytes.
 func ReadDownloadHead(r io.Reader) (h DownloadHead, err error) {
 	n, err := ReadUploadHeader(r)
 	if err != nil {

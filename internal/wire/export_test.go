@@ -11,7 +11,7 @@ import (
 // SetClaimTimeout sets the timeout of a claim.
 func (c *Client) SetClaimTimeout(d time.Duration) { c.claimLimit = d }
 
-// SetResultDelay sets how long queued results wait for a result call in progress.
+// SetResultDelay sets the maximum time that queued results wait for a result call in progress.
 func (c *Client) SetResultDelay(d time.Duration) { c.results.maxDelay = d }
 
 // Wrap wraps each connection that the client dials.

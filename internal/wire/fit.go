@@ -18,20 +18,20 @@ import (
 )
 
 // bound limits a field of a message: the bytes of a text, the entries of a list, or a quantity. A longer text is cut. A
-// longer list is refused, because each entry matters. Lists that guests can make long are cut instead.
+// longer list is an error, because each entry matters. Only lists that guests can make long are cut instead.
 type bound struct {
 	limit     int
-	truncate  bool // list: drop the entries above the limit
+	truncate  bool // list: drop the entries beyond the limit
 	keepLines bool // text: keep line breaks and tabs
 }
 
-// Defaults for fields that the tables below do not name.
+// Bounds of fields that the tables below do not name.
 var (
 	defaultText = bound{limit: 1 << 10}
 	defaultList = bound{limit: 1 << 10}
 )
 
-// boundsByName limits fields of this name in every message.
+// boundsByName are the bounds of all fields with this name, in every message.
 var boundsByName = map[string]bound{
 	"Name": {limit: 255}, "Text": {limit: 4 << 10, keepLines: true}, "Error": {limit: 4 << 10, keepLines: true},
 	"Path": {limit: 4 << 10}, "MountPath": {limit: 4 << 10}, "Backing": {limit: 4 << 10},
@@ -69,10 +69,10 @@ var boundsByField = map[string]bound{
 	"JoinRequest.CSR":   {limit: 17 << 10, keepLines: true}, "RenewRequest.CSR": {limit: 17 << 10, keepLines: true},
 }
 
-// unboundedNumbers are numbers without the limit maxQuantity: sequence numbers, and counters that grow forever.
+// unboundedNumbers are number fields without the limit maxQuantity: sequence numbers, and counters that grow forever.
 var unboundedNumbers = map[string]bool{"Seq": true, "Epoch": true, "Newest": true, "Stamped": true, "Generation": true, "CPUNanos": true}
 
-// maxQuantity is larger than any real quantity. A thousand such quantities add up without overflow.
+// maxQuantity is larger than any real quantity, and the sum of a thousand such quantities does not overflow.
 const maxQuantity = 1 << 53
 
 // knownValues lists the accepted values of enumerated texts.
@@ -84,12 +84,12 @@ var knownValues = map[reflect.Type][]string{
 	},
 }
 
-// required are the identifiers that must not be empty.
+// required names the fields with an identifier that must not be empty.
 var required = map[string]bool{"VMReport.ID": true, "DiscoveredVM.ID": true, "Meter.ID": true, "GuestReading.ID": true, "NICCount.ID": true, "GroupReport.ID": true, "Lease.ID": true, "Result.Job": true}
 
-// Fit enforces the bounds of an agent's message. It cuts long texts, replaces characters that cannot be displayed,
-// raises negative quantities to 0, and drops later entries with the same key. Any other violation is an Invalid error
-// that names the field.
+// Fit enforces the bounds of a message from an agent. It cuts long texts, replaces characters that cannot be displayed,
+// raises negative quantities to 0, and drops entries that repeat an earlier entry's key. Any other violation is an
+// Invalid error that names the field.
 func Fit[T any](message *T) error {
 	if bad := fit(reflect.ValueOf(message).Elem(), field{}); bad != nil {
 		var c fleet.Checks
@@ -103,7 +103,7 @@ func Fit[T any](message *T) error {
 	return nil
 }
 
-// checkRuleCount refuses a report with more than fleet.MaxCountedRules rule counts of all NICs together.
+// checkRuleCount refuses a report with more than fleet.MaxCountedRules rule counts, over all NICs.
 func (r *Report) checkRuleCount() error {
 	if r.Filters == nil {
 		return nil
@@ -124,7 +124,7 @@ type violation struct{ path, text string }
 
 func (m *violation) at(step string) *violation { return &violation{step + m.path, m.text} }
 
-// field is the plan for one field of a struct.
+// field holds the bounds and checks of one field of a struct.
 type field struct {
 	path                    string // ".vms"; empty for an embedded struct
 	text, list              bound
@@ -133,7 +133,7 @@ type field struct {
 	known                   []string
 }
 
-// fieldPlans caches planOf for each struct type.
+// fieldPlans caches the result of planOf for each struct type.
 var fieldPlans sync.Map // reflect.Type -> []field
 
 func planOf(t reflect.Type) []field {
@@ -168,7 +168,7 @@ func planOf(t reflect.Type) []field {
 	return plan
 }
 
-// fit bounds one value of field f.
+// fit applies the bounds of field f to one value.
 func fit(v reflect.Value, f field) *violation {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -242,7 +242,7 @@ func fitText(v reflect.Value, f field) *violation {
 	return nil
 }
 
-// normalizeJSON returns raw as JSON that PostgreSQL can store; nil if it is invalid.
+// normalizeJSON returns raw as JSON that PostgreSQL can store; nil if raw is invalid.
 func normalizeJSON(raw json.RawMessage) json.RawMessage {
 	var v any
 	if len(raw) > defaultText.limit || bytes.Contains(raw, []byte(`\u0000`)) || json.Unmarshal(raw, &v) != nil {
@@ -255,8 +255,8 @@ func normalizeJSON(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// sanitize cuts the text to the bound and replaces characters that cannot be displayed: PostgreSQL stores no NUL, and
-// bidirectional controls can make one name look like another.
+// sanitize cuts the text to the bound and replaces characters that cannot be displayed. PostgreSQL stores no NUL
+// characters, and bidirectional control characters can make one name look like another.
 func sanitize(s string, b bound) string {
 	hidden := func(r rune) bool {
 		switch r {
@@ -283,16 +283,17 @@ func sanitize(s string, b bound) string {
 	return s[:n]
 }
 
-// Shown returns a text from a guest or a host as one line of at most limit bytes, without characters that cannot be
+// Shown returns text from a guest or a host as one line of at most limit bytes. It replaces characters that cannot be
 // displayed.
 func Shown(text string, limit int) string { return sanitize(text, bound{limit: limit}) }
 
-// ShownLines is Shown for a text of several lines.
+// ShownLines is Shown for text with several lines.
 func ShownLines(text string, limit int) string {
 	return sanitize(text, bound{limit: limit, keepLines: true})
 }
 
-// dedup drops later entries with the same key. A domain is either a Quantix VM or a discovered VM, never both.
+// dedup drops entries that repeat an earlier entry's key. A domain is either a Quantix VM or a discovered VM, never
+// both.
 func (r *Report) dedup() {
 	if f := r.Filters; f != nil {
 		f.NICs = dropRepeated(f.NICs, map[string]bool{}, func(c fleet.NICCount) string { return string(c.ID) + " " + strings.ToLower(c.MAC) })

@@ -12,8 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// fill puts one entry into every list and a value behind every pointer, so that a test of Fit reaches each field of a
-// message.
+// fill puts one entry into every list and sets every pointer, so that a test of Fit reaches each field of a message.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// stampMaxAge limits how long an earlier, better stamp is preferred to a newer one: clocks drift, and somebody may set
-// the portal's clock.
+// stampMaxAge limits how long an earlier, better stamp is preferred to a newer one, because clocks drift and an
+// administrator may set the portal's clock.
 const stampMaxAge = time.Minute
 
-// portalClock estimates the portal's current time. That time is at least the last stamp plus the time since the stamp's
-// arrival, because an answer may be delayed. The best stamp is the one that gives the latest time.
+// portalClock estimates the portal's current time: at least the last stamp plus the time since the stamp's arrival,
+// because the answer may have been delayed. The best stamp is the one that yields the latest time.
 type portalClock struct {
 	mu      sync.Mutex
 	at      time.Time // the portal's time in the answer
 	arrived time.Time // arrival of the answer on the monotonic clock
 }
 
-// update records the portal's time from an answer that has just arrived; zero: the answer had no time.
+// update records the portal's time from an answer that has just arrived. Zero means that the answer contained no time.
 func (c *portalClock) update(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,9 +29,9 @@ func TestStampNeverAheadOfPortal(t *testing.T) {
 		}{
 			{20 * time.Second, time.Second, 20 * time.Second},
 			{time.Second, 10 * time.Second, time.Second},
-			{15 * time.Second, 10 * time.Second, time.Second}, // the better stamp stays,
+			{15 * time.Second, 10 * time.Second, time.Second}, // the better stamp stays in use,
 			{2 * time.Second, time.Minute, time.Second},
-			{3 * time.Second, time.Second, 3 * time.Second}, // but not forever: clocks drift
+			{3 * time.Second, time.Second, 3 * time.Second}, // but not forever, because clocks drift
 		} {
 			answer(step.underWay)
 			time.Sleep(step.then)

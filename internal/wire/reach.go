@@ -20,7 +20,7 @@ func (c *Client) Host() string { return c.portal.Hostname() }
 // identity and answered with any status. The call changes nothing at the portal.
 func (c *Client) Reach(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error)) error {
 	conf := c.transport.Load().tls.Clone()
-	conf.ClientSessionCache = nil // a resumed session does not prove the portal's certificate again
+	conf.ClientSessionCache = nil // a resumed session would not prove the portal's certificate again
 	httpClient := &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
@@ -47,7 +47,7 @@ func (c *Client) Reach(ctx context.Context, dial func(ctx context.Context, netwo
 	}
 	answer, err := httpClient.Do(req)
 	if urlErr, ok := errors.AsType[*url.Error](err); ok {
-		err = urlErr.Err // the error below names the address
+		err = urlErr.Err // the error returned below names the address already
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errNoAnswer

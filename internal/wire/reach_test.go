@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Reaching the portal requires a new connection, a certificate of its authority and any answer.
+// Reach needs a new connection, a certificate of the portal's authority, and an answer of any status.
 func TestReachVerifiesPortal(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

@@ -19,8 +19,8 @@ const MaxRelayMessage = 1 << 20
 // relayWriteBuffers is shared by all relays, so that an idle relay occupies no write buffer.
 var relayWriteBuffers sync.Pool
 
-// DialRelay opens the agent's end of a relay at the portal that the other end is connected to. portal is that portal's
-// address; empty: the agent's own portal. If possible, the dial resumes the TLS session of earlier calls.
+// DialRelay opens the agent's end of a relay. portal is the address of the portal that the relay's other end is
+// connected to; empty: the agent's own portal. If possible, the connection resumes the TLS session of earlier calls.
 func (c *Client) DialRelay(ctx context.Context, portal string, id fleet.PairID) (*websocket.Conn, error) {
 	u := c.portal
 	if portal != "" {

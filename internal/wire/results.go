@@ -11,12 +11,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// olderPortalPeriod is how long results are sent one by one to a portal that lacks PathResults.
+// olderPortalPeriod is how long the client sends results one by one after it found that the portal lacks PathResults.
 const olderPortalPeriod = 10 * time.Minute
 
-// resultQueue batches results: the results that arrive during a call are sent together in the next call. So a host
-// where many jobs end at once needs one connection and few calls. A call that the portal delays blocks other results
-// for at most maxDelay.
+// resultQueue batches job results: results that arrive during a call are sent together in the next call. So a host with
+// many jobs that end at once needs one connection and few calls. If the portal delays a call, other results wait for at
+// most maxDelay.
 type resultQueue struct {
 	maxDelay    time.Duration
 	mu          sync.Mutex
@@ -38,7 +38,7 @@ type pendingResult struct {
 func (c *Client) Finish(ctx context.Context, id fleet.JobID, in Finish) (FinishAnswer, error) {
 	h := &pendingResult{Result: Result{Job: id, Finish: in}, ctx: ctx, done: make(chan struct{})}
 	c.results.mu.Lock()
-	separate := time.Now().Before(c.results.singleUntil) || in.Pool != nil // a volume list may fill a whole call
+	separate := time.Now().Before(c.results.singleUntil) || in.Pool != nil // a result with a volume list may fill a call
 	if !separate {
 		c.results.queue = append(c.results.queue, h)
 		if !c.results.busy {
@@ -58,13 +58,14 @@ func (c *Client) Finish(ctx context.Context, id fleet.JobID, in Finish) (FinishA
 	}
 }
 
-// finish sends one result in a call of its own.
+// finish sends one result in its own call.
 func (c *Client) finish(h *pendingResult) {
 	defer close(h.done)
 	h.err = c.call(h.ctx, PathJobs+url.PathEscape(string(h.Job))+"/finish", h.Finish, &h.answer)
 }
 
-// flush sends batches until the queue is empty, or until a call takes too long and another flush takes over.
+// flush sends batches until the queue is empty. If a call takes too long, another flush continues with the rest of the
+// queue.
 func (c *Client) flush() {
 	for next := c.results.next(); len(next) > 0; next = c.results.next() {
 		timer := time.AfterFunc(c.results.maxDelay, c.flush)
@@ -79,7 +80,7 @@ func (c *Client) flush() {
 	}
 }
 
-// next takes the next batch off the queue, without results whose caller has given up.
+// next removes the next batch from the queue, and drops results whose caller has given up.
 func (r *resultQueue) next() (next []*pendingResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,8 +97,8 @@ func (r *resultQueue) next() (next []*pendingResult) {
 	return next
 }
 
-// finishAll sends a batch. If the portal refuses the whole batch, each result is sent in a call of its own, so that
-// one invalid result does not affect the others.
+// finishAll sends a batch. If the portal refuses the batch, finishAll sends each result in its own call, so that one
+// invalid result does not affect the others.
 func (c *Client) finishAll(all []*pendingResult) {
 	in := Results{Results: make([]Result, len(all))}
 	for i, h := range all {
@@ -120,8 +121,8 @@ func (c *Client) finishAll(all []*pendingResult) {
 	}
 }
 
-// finishEach sends each result in a call of its own. unknown: the portal answered that it knows neither PathResults nor
-// any of the jobs. If it then accepts one of the jobs, it is an older portal.
+// finishEach sends each result in its own call. unknown means that the portal answered 404 to the batch: it lacks
+// PathResults, or knows none of the jobs. If the portal then accepts one of the jobs, it is an older portal.
 func (c *Client) finishEach(all []*pendingResult, unknown bool) {
 	var each sync.WaitGroup
 	for _, h := range all {

@@ -15,12 +15,12 @@ import (
 	"quantix/internal/wire"
 )
 
-// resultPortal accepts results; its first call waits until release is closed.
+// resultPortal is a portal that accepts results. Its first call waits until release is closed.
 type resultPortal struct {
 	release chan struct{}
 	called  chan struct{}
 	refuses map[string]int // status by job
-	older   bool           // an older portal without Results
+	older   bool           // the portal lacks PathResults, as older versions do
 	mu      sync.Mutex
 	calls   []string // "a" for a single result, "b+c" for a batch
 }
@@ -118,7 +118,7 @@ func TestQueuedResultsAreBatched(t *testing.T) {
 	}
 }
 
-// A result delayed by a lock in the portal delays no other result.
+// If a lock in the portal delays one result, other results are not delayed.
 func TestDelayedResultDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -150,7 +150,7 @@ func TestUnknownJobsDoNotMarkPortalAsOlder(t *testing.T) {
 	client.SetResultDelay(time.Hour)
 	together := func(ids ...string) {
 		release := sync.OnceFunc(func() { close(p.release) })
-		defer release() // else a failed test leaves the server blocked
+		defer release() // without this, a failed test would leave the server blocked
 		var all sync.WaitGroup
 		for i, id := range ids {
 			all.Go(func() { client.Finish(t.Context(), fleet.JobID(id), wire.Finish{Outcome: wire.Done}) })

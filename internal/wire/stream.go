@@ -15,9 +15,9 @@ const (
 	writeLimit = 30 * time.Second // longest write to a portal that does not read
 )
 
-// Stream is the byte stream in a websocket's binary messages. It is no net.Conn, because it sets its own deadlines. It
-// sends pings. A read fails after too long without data or pong, and a write fails if the portal does not read in time.
-// A Stream must be closed.
+// Stream is the byte stream in a websocket's binary messages. It is not a net.Conn, because it sets its own deadlines.
+// It sends pings. A read fails after too long without data or pong, and a write fails if the portal does not read in
+// time. The caller must close the Stream.
 type Stream struct {
 	ws     *websocket.Conn
 	in     io.Reader
@@ -27,11 +27,11 @@ type Stream struct {
 	readTimeout, writeTimeout time.Duration
 }
 
-// NewStream wraps a dialled websocket and owns it.
+// NewStream wraps a dialled websocket. The Stream then owns the websocket.
 func NewStream(ws *websocket.Conn) *Stream { return newStream(ws, readLimit, writeLimit) }
 
-// NewPatientStream is NewStream for receivers that may stop reading for up to patience. Such a receiver answers no ping
-// meanwhile, so the read timeout grows by patience, too.
+// NewPatientStream is NewStream for a receiver that may pause its reads for up to patience. A receiver answers no pings
+// during the pause, so the read timeout grows by patience, too.
 func NewPatientStream(ws *websocket.Conn, patience time.Duration) *Stream {
 	return newStream(ws, patience+readLimit, patience)
 }
@@ -58,7 +58,7 @@ func (s *Stream) ping() {
 	s.pings.Reset(pingEvery)
 }
 
-// Read returns io.EOF only after a normal close by the other side.
+// Read returns io.EOF only after the other side has closed the relay normally.
 func (s *Stream) Read(p []byte) (int, error) {
 	n, err := s.in.Read(p)
 	if websocket.IsCloseError(err, websocket.CloseNormalClosure) {
@@ -75,16 +75,16 @@ func (s *Stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close ends the relay normally.
+// Close ends the relay normally, so that the other side reads io.EOF.
 func (s *Stream) Close() error { return s.end(websocket.CloseNormalClosure, "") }
 
-// Fail ends the relay and sends the reason to the other side.
+// Fail ends the relay with an error and sends the reason to the other side.
 func (s *Stream) Fail(why string) { _ = s.end(websocket.CloseInternalServerErr, why) }
 
 func (s *Stream) end(code int, why string) (err error) {
 	s.closed.Do(func() {
 		s.pings.Stop()
-		// Best effort: the other side may be gone.
+		// Best effort: the other side may have disconnected.
 		_ = s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, why), time.Now().Add(time.Second))
 		err = s.ws.Close()
 	})

@@ -17,8 +17,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// withStream connects a Stream to the portal's end of its websocket in a synctest bubble, where time passes only while
-// all goroutines wait.
+// withStream connects a Stream to the portal's end of its websocket, in a synctest bubble. There, time passes only
+// while all goroutines wait.
 func withStream(t *testing.T, do func(t *testing.T, s *wire.Stream, portal *websocket.Conn)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

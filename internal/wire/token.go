@@ -17,7 +17,7 @@ import (
 const tokenPrefix = "qxj_"
 
 // NewJoinToken returns a token with a new 256-bit secret and the fingerprint of the authority's certificate (DER):
-// "qxj_<base64url secret>.<hex sha256>". The agent verifies the portal by the fingerprint from the first byte.
+// "qxj_<base64url secret>.<hex sha256>". With the fingerprint, the agent verifies the portal before it sends anything.
 func NewJoinToken(ca []byte) string {
 	var secret [32]byte
 	rand.Read(secret[:])
@@ -36,8 +36,8 @@ func tokenFingerprint(token string) ([]byte, error) {
 }
 
 // verifyPinned checks that the chain contains the authority with that fingerprint, that the authority has signed the
-// leaf, and that the leaf is valid now and for name. It replaces a CA pool, which a joining host does not have yet.
-// name is a parameter because ConnectionState.ServerName is empty after dialling an IP address.
+// leaf certificate, and that the leaf is valid now and for name. It replaces a CA pool, which a joining host does not
+// have yet. name is a parameter because ConnectionState.ServerName is empty after dialling an IP address.
 func verifyPinned(fingerprint []byte, name string) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		for _, cert := range state.PeerCertificates {

@@ -7,30 +7,31 @@ import (
 	"quantix/internal/fleet"
 )
 
-// MaxListens is the largest number of addresses that a receiver may report.
+// MaxListens is the maximum number of addresses that a receiving host may report.
 const MaxListens = 16
 
-// Meet is sent by the host of one of a transfer's two jobs. Without a ticket it only polls.
+// Meet is the message of a host that runs one of a transfer's two jobs. Without a ticket, the host only polls for the
+// answer.
 type Meet struct {
 	Job   fleet.JobID `json:"job"`
 	Epoch int64       `json:"epoch"`
-	// Ticket is the SHA-256, in hexadecimal, of the sender's current ticket or of the ticket that the receiver
-	// accepts.
+	// Ticket is the SHA-256 of a ticket, in hexadecimal. A sender sends its current ticket, a receiver the ticket that
+	// it accepts.
 	Ticket  string   `json:"ticket,omitempty"`
-	Listens []string `json:"listens,omitempty"` // receiver: its addresses, each "address:port"
-	Relay   bool     `json:"relay,omitempty"`   // sender: none of the receiver's addresses is reachable
+	Listens []string `json:"listens,omitempty"` // only from the receiver: its addresses, each "address:port"
+	Relay   bool     `json:"relay,omitempty"`   // only from the sender: it cannot reach any of the receiver's addresses
 }
 
 // MeetAnswer contains what the portal knows about the transfer's other host.
 type MeetAnswer struct {
 	Peer     fleet.HostID `json:"peer"`
 	PeerName string       `json:"peerName"`
-	// SHA-256 of the other host's key, in hexadecimal: the only key to accept.
+	// KeyHash is the SHA-256 of the other host's public key, in hexadecimal. The host accepts no other key.
 	KeyHash     string       `json:"keyHash"`
 	Ticket      string       `json:"ticket,omitempty"`    // the sender's newest ticket
 	Online      string       `json:"heard,omitempty"`     // the ticket that the receiver accepts
 	Listens     []string     `json:"listens,omitempty"`   // the receiver's addresses
-	RelayTicket string       `json:"paired,omitempty"`    // the ticket of the relay that both hosts can use
+	RelayTicket string       `json:"paired,omitempty"`    // the ticket that both hosts can use for the relay
 	RelayID     fleet.PairID `json:"pair,omitempty"`      // the relay
 	PortalURL   string       `json:"portalUrl,omitempty"` // address of the portal with the relay
 	Begun       bool         `json:"begun,omitempty"`     // the other host has started or finished its job
@@ -38,7 +39,7 @@ type MeetAnswer struct {
 	PeerError   string       `json:"over,omitempty"`      // why the other host's job has ended without success
 }
 
-// Meet reports this host's state of a transfer and returns the other host's.
+// Meet reports this host's state of a transfer and returns the other host's state.
 func (c *Client) Meet(ctx context.Context, id fleet.TransferID, in Meet) (MeetAnswer, error) {
 	var out MeetAnswer
 	err := c.call(ctx, PathTransfers+url.PathEscape(string(id))+"/meet", in, &out)

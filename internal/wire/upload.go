@@ -8,29 +8,29 @@ import (
 	"io"
 )
 
-// The protocol of an upload over its relay. The host first sends the number of the file's bytes that are on its
-// storage. The portal then sends the rest in pieces, each after its length; length 0 requests the current offset. At
-// any time the host may answer with an error instead and accept no more bytes.
+// The protocol of an upload over its relay. The host first sends how many of the file's bytes it has stored. The portal
+// then sends the other bytes in pieces, each after its length; length 0 requests the number of stored bytes. At any
+// time the host may send an error instead, and then accepts no more bytes.
 const (
 	// MaxUploadPiece is the largest piece in bytes. It bounds the buffers of both sides.
 	MaxUploadPiece = 256 << 10
-	// UploadHeader is the size of a piece's length in bytes.
+	// UploadHeader is the number of bytes that encode a piece's length.
 	UploadHeader = 4
 
 	maxUploadAnswer = 16 << 10
 )
 
-// UploadAnswer is the host's answer during an upload.
+// UploadAnswer is a message from the host during an upload.
 type UploadAnswer struct {
-	Offset int64  `json:"offset"`          // bytes on the storage
-	Error  string `json:"error,omitempty"` // why no more bytes are accepted
-	Final  bool   `json:"final,omitempty"` // the error is permanent
+	Offset int64  `json:"offset"`          // number of bytes that the host has stored
+	Error  string `json:"error,omitempty"` // why the host accepts no more bytes
+	Final  bool   `json:"final,omitempty"` // the error is permanent, so a retry is useless
 }
 
 // PutUploadHeader encodes a piece's length into b.
 func PutUploadHeader(b []byte, n int) { binary.BigEndian.PutUint32(b, uint32(n)) }
 
-// ReadUploadHeader reads the length of the next piece. It returns io.EOF if no piece follows.
+// ReadUploadHeader reads the length of the next piece. It returns io.EOF if there is no next piece.
 func ReadUploadHeader(r io.Reader) (int, error) {
 	var b [UploadHeader]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {

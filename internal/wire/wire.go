@@ -1,12 +1,12 @@
-// Package wire is the protocol between an agent and its portal: JSON over HTTP/1.1 and mutual TLS. The agent always
-// dials. An agent needs one connection: see SharedConnHeader.
+// Package wire is the protocol between an agent and its portal: JSON over HTTP/1.1 with mutual TLS. The agent always
+// opens the connections. One connection is enough: see SharedConnHeader.
 //
-// In every call but Join, the host proves its identity by its certificate for the key of its last join. Every call but
-// Join, Renew and Hello also sends the live session, which is bound to that key.
+// In every call except Join, the host proves its identity by the certificate for the key of its last join. Every call
+// except Join, Renew and Hello also sends the agent's current session, which is bound to that key.
 //
 // Every answer other than 2xx is problem+json with a "detail" sentence. 401: the certificate is not accepted (join
 // again). 409 on Hello: another agent uses the identity. 409 on Progress and Finish: the job's epoch is outdated
-// (discard the result). 409 on other calls: the agent's session has ended (say hello again). 422: the message violates
+// (discard the result). 409 on other calls: the agent's session has ended (call Hello again). 422: the message violates
 // a bound, see Fit.
 package wire
 
@@ -42,15 +42,15 @@ const (
 	PathConsole = "/agent/v1/console/" // PathRelay for older agents
 )
 
-// SessionHeader carries the session from HelloAnswer on every call after Hello.
+// SessionHeader carries the session from HelloAnswer in every call after Hello.
 const SessionHeader = "Quantix-Session"
 
-// SharedConnHeader is set on claims of agents that share one connection between claims and calls. The portal answers
-// 102 once such a claim is parked. The agent may then send its next request behind the claim, which ends at once: with
-// 204, or with work if the portal is just assigning some. Older portals send no 102.
+// SharedConnHeader is set on claims of agents that use one connection for claims and calls. Once the portal has parked
+// such a claim, it answers 102. The agent may then send its next request behind the claim, which ends the claim at
+// once: with 204, or with jobs if the portal was just assigning some. Older portals send no 102.
 const SharedConnHeader = "Quantix-Turns"
 
-// ClaimWait is how long the portal parks a claim while there is no work.
+// ClaimWait is how long the portal parks a claim while there are no jobs.
 const ClaimWait = 25 * time.Second
 
 // ReportPeriod is the interval of reports while nothing changes.
@@ -86,7 +86,8 @@ type Certificate struct {
 // Hello opens a session. A host has at most one session at a time.
 type Hello struct {
 	Instance string `json:"instance"` // random, new at each start of the agent
-	// Hash of boot ID and the identity file's device and inode: it changes unless only the agent restarts.
+	// Fingerprint is a hash of the boot ID and of the identity file's device and inode. A restart of the agent alone
+	// does not change it.
 	Fingerprint string `json:"fingerprint"`
 	Version     string `json:"version"`
 }
@@ -99,15 +100,15 @@ type HelloAnswer struct {
 	At      time.Time `json:"at"` // the portal's time: see Stamp
 }
 
-// Stamp is the newest time received from the portal, and the milliseconds from its arrival to sending, by the agent's
-// monotonic clock. From the stamp the portal computes when a report was sent, so that a delayed report does not count
-// as fresh.
+// Stamp is the newest time that the agent received from the portal, and the milliseconds from then until sending, by
+// the agent's monotonic clock. The portal computes from it when a report was sent, so that a delayed report does not
+// count as fresh.
 type Stamp struct {
 	At    time.Time `json:"at"`
 	AgoMs int64     `json:"agoMs"`
 }
 
-// NeverRead is the reported age of a state that was never read: it is older than every freshness limit.
+// NeverRead is the reported age of a state that the agent has never read: it exceeds every freshness limit.
 const NeverRead = 1000 * time.Hour
 
 // Report is a host's state. Full reports contain State; heartbeats, which report no change, contain only Digest.
@@ -119,46 +120,47 @@ type Report struct {
 	Meters []Meter              `json:"meters,omitempty"` // one for each running VM
 	Load   *HostMeter           `json:"load,omitempty"`
 	Guests []fleet.GuestReading `json:"guests,omitempty"` // guests queried since the last report
-	// Packet counts of running VMs' NICs; nil: the host has no packet filter support.
+	// Filters holds the packet counts of running VMs' NICs; nil: the host does not support packet filters.
 	Filters *fleet.FilterCounts `json:"filters,omitempty"`
-	// StateAgeMs is the age of the host's state when the report is sent, in milliseconds of the agent's monotonic
-	// clock, from the start of the last successful read of the hypervisor. The report's VMs, pools and networks are
+	// StateAgeMs is the age of State when the report is sent, in milliseconds by the agent's monotonic clock. The agent
+	// counts from the start of its last successful read of the hypervisor. The report's VMs, pools and networks are
 	// that old.
 	StateAgeMs int64  `json:"lookedAgoMs,omitempty"`
 	Stamp      *Stamp `json:"stamp,omitempty"` // set by Client
 }
 
-// MaxGuests is the largest number of guest readings in a report. The next report contains the rest.
+// MaxGuests is the maximum number of guest readings in a report. Further readings are sent in the next report.
 const MaxGuests = 64
 
-// State is the host's full state. Anything missing from it does not exist on the host.
+// State is the host's full state. An object that is missing in it does not exist on the host.
 type State struct {
 	Host       fleet.HostStatus     `json:"host"`
 	VMs        []VMReport           `json:"vms"`
 	Discovered []fleet.DiscoveredVM `json:"found"`
 	Pools      []PoolReport         `json:"pools"`
 	Networks   []NetworkReport      `json:"networks"`
-	// Security groups that were changed on the host outside Quantix.
+	// Groups are security groups that were changed on the host outside Quantix.
 	Groups []GroupReport `json:"groups,omitempty"`
 }
 
-// VMReport is a domain with Quantix metadata. Generation is the last generation that the agent acted on.
+// VMReport is a domain with Quantix metadata. Generation is the newest generation that the agent has acted on.
 type VMReport struct {
 	ID         fleet.VMID     `json:"id"`
 	Name       string         `json:"name"`
 	Generation int64          `json:"generation"`
 	Status     fleet.VMStatus `json:"status"`
-	// Proof is the proof of the mark in the metadata of the running guest, else of the definition; empty: no mark.
+	// Proof proves that the agent knows the VM's ownership mark. The mark is in the metadata of the running guest, else
+	// of the definition; empty: no mark.
 	Proof string `json:"proof,omitempty"`
-	// Stamped is the generation of the spec in the definition, and SpecHash is its Work.SpecHash. If Stamped is above
-	// the portal's generation, or the hashes of one generation differ, the portal's database was restored from a
-	// backup.
+	// Stamped is the generation of the spec in the host's definition, and SpecHash is that generation's Work.SpecHash.
+	// If Stamped is above the portal's generation, or the hashes of one generation differ, the portal's database was
+	// restored from a backup.
 	Stamped  int64  `json:"stamped,omitempty"`
 	SpecHash string `json:"specHash,omitempty"`
 }
 
-// Proof returns the agent's proof of a VM's mark, a secret in the domain that a migration keeps. The SQL function
-// vm_proof computes the same value; a test compares both.
+// Proof returns the proof that an agent knows a VM's ownership mark, a secret in the domain's metadata that a migration
+// preserves. The SQL function vm_proof computes the same value; a test compares the two.
 func Proof(id fleet.VMID, mark string) string {
 	if mark == "" {
 		return ""
@@ -186,7 +188,7 @@ type NetworkReport struct {
 	Name   string              `json:"name"`
 	Kind   fleet.NetworkKind   `json:"kind"`
 	Status fleet.NetworkStatus `json:"status"`
-	// The assigned network does not exist on the host. Older agents never set it.
+	// Absent means that the assigned network does not exist on the host. Older agents never set it.
 	Absent bool `json:"absent,omitempty"`
 }
 
@@ -198,24 +200,24 @@ type (
 
 // ReportAnswer is the portal's answer to a report.
 type ReportAnswer struct {
-	Resend   bool            `json:"resend,omitempty"`   // the digest differs from the portal's: send State
+	Resend   bool            `json:"resend,omitempty"`   // the digest differs from the portal's: send a full report
 	Pools    []fleet.Pool    `json:"pools"`              // pools assigned to this host: report them with their volumes
 	Networks []fleet.Network `json:"networks,omitempty"` // networks assigned to this host, with their specs
-	Lost     []fleet.JobID   `json:"lost,omitempty"`     // leases that this agent no longer holds: discard the results
+	Lost     []fleet.JobID   `json:"lost,omitempty"`     // jobs whose lease this agent has lost: discard their results
 	At       time.Time       `json:"at"`                 // the portal's time: see Stamp
-	// Stop are the report's leased jobs that were cancelled, each with the text of Work.Stop.
+	// Stop are jobs of the report's leases that were cancelled, each with the text of Work.Stop.
 	Stop map[fleet.JobID]string `json:"stop,omitempty"`
-	// Marks are the marks that VMs of this host lack: write them into the domains' metadata.
+	// Marks are ownership marks that VMs of this host lack: write them into the domains' metadata.
 	Marks map[fleet.VMID]string `json:"marks,omitempty"`
 }
 
-// Lease names a running job and the epoch of its claim.
+// Lease names a running job and the epoch of the agent's claim.
 type Lease struct {
 	ID    fleet.JobID `json:"id"`
 	Epoch int64       `json:"epoch"`
 }
 
-// ClaimRequest requests work. Subjects with a running job are left out.
+// ClaimRequest requests jobs.
 type ClaimRequest struct {
 	Max int `json:"max"` // largest number of jobs, 1…32
 }
@@ -235,22 +237,24 @@ type Work struct {
 	Generation int64         `json:"generation"` // the subject's generation in this message
 	Args       fleet.JobArgs `json:"args"`
 	VM         *fleet.VM     `json:"vm,omitempty"` // vm.* and console.open
-	// Every pool that the VM's spec names; of volume.copy, the source pool if it differs.
+	// Pools are all pools that the VM's spec names. For volume.copy, it is the source pool if that pool differs.
 	Pools   []fleet.Pool   `json:"pools,omitempty"`
-	Pool    *fleet.Pool    `json:"pool,omitempty"`    // pool.*; of volume.*, the volume's
+	Pool    *fleet.Pool    `json:"pool,omitempty"`    // for pool.*; for volume.*, the pool of the volume
 	Network *fleet.Network `json:"network,omitempty"` // network.*
 	// VolumeUsers lists the users of the volume at the time of the claim, for volume.*.
 	VolumeUsers *fleet.VolumeInUse `json:"held,omitempty"`
 	// CreatedDisks are the VM's disks whose content was complete once. A disk is created only once: if one of these disks
 	// is missing, the agent reports a fault and does not create the disk again.
 	CreatedDisks []fleet.Volref `json:"made,omitempty"`
-	Mark         string         `json:"mark,omitempty"` // the VM's mark: see Proof
+	Mark         string         `json:"mark,omitempty"` // the VM's ownership mark: see Proof
 	// SpecHash is the hash of the VM's name and spec, equal for each claim of one generation. The agent stores it in
 	// the definition.
 	SpecHash string `json:"specHash,omitempty"`
-	// A user has cancelled the job while a host ran it: end the job and change nothing. The text names the user.
+	// Stop is set if a user cancelled the job while a host ran it: end the job and change nothing. The text names the
+	// user.
 	Stop string `json:"stop,omitempty"`
-	// Name of the VM's project: added to the domain's name if the VM's name is taken on the host.
+	// Project is the name of the VM's project. The domain's name includes it if another domain on the host has the VM's
+	// name.
 	Project string `json:"project,omitempty"`
 
 	SecurityGroup  *fleet.FlatGroup  `json:"securityGroup,omitempty"`  // secgroup.*
@@ -264,7 +268,7 @@ type Progress struct {
 	Note    string `json:"note"`
 }
 
-// ProgressAnswer is mostly empty; the portal then omits it.
+// ProgressAnswer is the portal's answer to Progress. The portal omits it if it is empty.
 type ProgressAnswer struct {
 	Stop string `json:"stop,omitempty"` // as Work.Stop
 }
@@ -275,25 +279,26 @@ type Outcome string
 const (
 	Done    Outcome = "done"
 	Failed  Outcome = "failed"  // Error has the hypervisor's error text
-	Unknown Outcome = "unknown" // a single-shot job that may or may not have happened
+	Unknown Outcome = "unknown" // a single-shot job that may or may not have run
 
-	Cancelled Outcome = "cancelled" // as Work.Stop requested
-	// Outdated means that the job was not run, because the agent has seen a higher epoch for the subject in this
-	// session. This happens after the portal's database was restored. Newest is that epoch; the portal queues the job
-	// again with a higher one.
+	Cancelled Outcome = "cancelled" // cancelled, as Work.Stop requested
+	// Outdated means that the agent did not run the job, because it has seen a higher epoch for the job's subject in
+	// this session. This happens after the portal's database was restored. Finish.Newest is that epoch; the portal
+	// queues the job again with a higher epoch.
 	Outdated Outcome = "outdated"
 )
 
 // Finish is a job's result, with the subject's status after the job.
 type Finish struct {
 	Epoch int64 `json:"epoch"`
-	// Outdated: the highest epoch that the agent has seen for the subject.
+	// Newest is, for Outdated, the highest epoch that the agent has seen for the job's subject.
 	Newest     int64   `json:"newest,omitempty"`
 	Generation int64   `json:"generation"` // generation of the subject that the job acted on
 	Seq        int64   `json:"seq"`        // a number from the same sequence as reports
 	Outcome    Outcome `json:"outcome"`
 	Error      string  `json:"error,omitempty"`
-	// The convergent job failed only because the hypervisor did not answer: the portal retries it.
+	// Retry means that the job, which can be repeated, failed only because the hypervisor did not answer: the portal
+	// retries it.
 	Retry   bool                 `json:"retry,omitempty"`
 	VM      *fleet.VMStatus      `json:"vm,omitempty"`      // status after the job (vm.*)
 	Pool    *fleet.PoolStatus    `json:"pool,omitempty"`    // status after the job (pool.*, volume.*)
@@ -310,7 +315,7 @@ type FinishAnswer struct {
 	Requeued bool `json:"again"` // the subject has a newer generation, and a new job is queued
 }
 
-// MaxResults is the largest number of results in one call.
+// MaxResults is the maximum number of results in one call.
 const MaxResults = 32
 
 // Results are the results of several jobs in one call. Each result is accepted or refused separately.
@@ -324,8 +329,8 @@ type Result struct {
 	Finish
 }
 
-// ResultsAnswer has one ResultAnswer for each result, in the same order. If all results are refused, the call fails
-// with the first refusal.
+// ResultsAnswer has one ResultAnswer for each result, in the same order. If the portal refuses all results, the call
+// fails with the first refusal.
 type ResultsAnswer struct {
 	Answers []ResultAnswer `json:"answers"`
 }
@@ -337,8 +342,8 @@ type ResultAnswer struct {
 	Detail string `json:"detail,omitempty"` // a sentence for people
 }
 
-// GuestSecret is a job's secret for the guest: the password of vm.password, or the program and arguments of vm.exec as
-// JSON (fleet.GuestProgram).
+// GuestSecret is the secret of a job that the guest needs: the password of vm.password, or the program with arguments
+// of vm.exec as JSON (fleet.GuestProgram).
 type GuestSecret struct {
 	Secret string `json:"secret"`
 }

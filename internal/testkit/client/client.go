@@ -1,5 +1,5 @@
-// Package client calls a portal's /api/v1 with the fleet's types. Package web describes the API. An unsuccessful
-// answer is returned as *Error.
+// Package client calls a portal's API at /api/v1 with the types of package fleet. Package web describes the API. An
+// unsuccessful answer is returned as *Error.
 package client
 
 import (
@@ -31,7 +31,7 @@ type Client struct {
 	http   *http.Client
 }
 
-// New returns a client of the portal at "https://quantix.example.org" with an API token. With via nil, calls time out
+// New returns a client of the portal at "https://quantix.example.org" with an API token. If via is nil, calls time out
 // after 30 s.
 func New(portal, token string, via *http.Client) (*Client, error) {
 	u, err := url.Parse(portal)
@@ -48,8 +48,8 @@ func New(portal, token string, via *http.Client) (*Client, error) {
 type Error struct {
 	Status    int
 	Detail    string             // a sentence for people
-	Reference string             // finds the details in the portal's log after an internal error
-	Fields    []fleet.FieldError // refused fields, by JSON path
+	Reference string             // identifies the entry in the portal's log after an internal error
+	Fields    []fleet.FieldError // refused fields with their errors, by JSON path
 }
 
 func (e *Error) Error() string {
@@ -72,7 +72,7 @@ func StatusOf(err error) int {
 	return 0
 }
 
-// request is a call: in is sent as JSON, the answer is decoded into out. Either may be nil.
+// request is a call of the API. in is sent as JSON, and the answer is decoded into out. Both may be nil.
 type request struct {
 	method, path string
 	query        url.Values
@@ -139,7 +139,7 @@ func problem(answer *http.Response) error {
 	return e
 }
 
-// read gets one object.
+// read requests one object.
 func read[T any](ctx context.Context, c *Client, path ...string) (T, error) {
 	return change[T](ctx, c, http.MethodGet, nil, path...)
 }

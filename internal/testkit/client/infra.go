@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Hosts returns one page.
+// Hosts returns one page of the hosts.
 func (c *Client) Hosts(ctx context.Context, q fleet.Query) (fleet.Page[fleet.HostView], error) {
 	return list[fleet.HostView](ctx, c, q, "hosts")
 }
@@ -29,7 +29,7 @@ func (c *Client) DeleteHost(ctx context.Context, id fleet.HostID) error {
 	return c.send(ctx, http.MethodDelete, nil, "hosts", string(id))
 }
 
-// ClearConflict clears a host's flag of a second agent.
+// ClearConflict clears the flag that a second agent uses the host's identity.
 func (c *Client) ClearConflict(ctx context.Context, id fleet.HostID) (fleet.HostView, error) {
 	return change[fleet.HostView](ctx, c, http.MethodPost, map[string]string{"action": "clear-conflict"}, "hosts", string(id), "actions")
 }
@@ -46,7 +46,7 @@ type NewPool struct {
 	HostIDs []fleet.HostID `json:"hostIds"`
 }
 
-// Ref names another object.
+// Ref is the ID and name of another object.
 type Ref struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -60,24 +60,24 @@ type Volume struct {
 	Shared   bool         `json:"shared"`
 	Hosts    []Ref        `json:"hosts"`
 	VM       *Ref         `json:"vm"`
-	// Published is set if tenants may use the volume, possibly stale; nil if not.
+	// Published is set if projects may use the volume as an image, possibly outdated; nil: not published.
 	Published *Published `json:"published"`
-	Unfit     string     `json:"unfit"` // reason why it cannot be published
+	Unfit     string     `json:"unfit"` // reason why the volume cannot be published
 }
 
-// Published says who published a volume.
+// Published records who published a volume, and when.
 type Published struct {
 	By    string    `json:"by"`
 	At    time.Time `json:"at"`
 	Stale string    `json:"stale"`
 }
 
-// Pools returns one page.
+// Pools returns one page of the pools.
 func (c *Client) Pools(ctx context.Context, q fleet.Query) (fleet.Page[fleet.PoolView], error) {
 	return list[fleet.PoolView](ctx, c, q, "pools")
 }
 
-// Pool returns one pool with its health on each host.
+// Pool returns one pool with its status on each host.
 func (c *Client) Pool(ctx context.Context, id fleet.PoolID) (fleet.PoolView, error) {
 	return read[fleet.PoolView](ctx, c, "pools", string(id))
 }
@@ -87,7 +87,7 @@ func (c *Client) CreatePool(ctx context.Context, in NewPool) (fleet.PoolView, er
 	return change[fleet.PoolView](ctx, c, http.MethodPost, in, "pools")
 }
 
-// DeletePool deletes a pool; its data stays.
+// DeletePool deletes a pool. The data in its storage stays.
 func (c *Client) DeletePool(ctx context.Context, id fleet.PoolID) ([]fleet.Task, error) {
 	return c.tasks(ctx, http.MethodDelete, "pools", string(id))
 }
@@ -97,7 +97,7 @@ func (c *Client) AssignPool(ctx context.Context, id fleet.PoolID, host fleet.Hos
 	return c.tasks(ctx, http.MethodPut, "pools", string(id), "hosts", string(host))
 }
 
-// ReleasePool removes a pool's assignment to a host.
+// ReleasePool releases a pool on a host that it is assigned to.
 func (c *Client) ReleasePool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Task, error) {
 	return c.tasks(ctx, http.MethodDelete, "pools", string(id), "hosts", string(host))
 }
@@ -118,7 +118,8 @@ func (c *Client) Volumes(ctx context.Context, id fleet.PoolID) ([]Volume, error)
 	return page.Items, err
 }
 
-// PublishImage publishes a volume for tenants. For a local pool, host selects whose volume; empty means every host's.
+// PublishImage publishes a volume as an image. For a local pool, host selects the host whose volume is published;
+// empty: the volume on every host.
 func (c *Client) PublishImage(ctx context.Context, id fleet.PoolID, volume string, host fleet.HostID) error {
 	return c.image(ctx, http.MethodPut, id, volume, host)
 }
@@ -137,12 +138,12 @@ func (c *Client) image(ctx context.Context, method string, id fleet.PoolID, volu
 	return err
 }
 
-// PoolVMs returns one page of the VMs with disks in a pool.
+// PoolVMs returns one page of the VMs that have disks in a pool.
 func (c *Client) PoolVMs(ctx context.Context, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	return list[fleet.VMView](ctx, c, q, "pools", string(id), "vms")
 }
 
-// Networks returns one page.
+// Networks returns one page of the networks.
 func (c *Client) Networks(ctx context.Context, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
 	return list[fleet.NetworkView](ctx, c, q, "networks")
 }

@@ -21,7 +21,7 @@ type Member struct {
 	Role   fleet.Role   `json:"role"`
 }
 
-// Projects returns one page of the projects visible to the user.
+// Projects returns one page of the projects that the user may see.
 func (c *Client) Projects(ctx context.Context, q fleet.Query) (fleet.Page[fleet.Project], error) {
 	return list[fleet.Project](ctx, c, q, "projects")
 }
@@ -69,7 +69,7 @@ type NewUser struct {
 	Disabled bool       `json:"disabled"`
 }
 
-// Users returns one page.
+// Users returns one page of the users.
 func (c *Client) Users(ctx context.Context, q fleet.Query) (fleet.Page[fleet.User], error) {
 	return list[fleet.User](ctx, c, q, "users")
 }
@@ -101,17 +101,18 @@ func (c *Client) DeleteUser(ctx context.Context, id fleet.UserID) error {
 	return c.send(ctx, http.MethodDelete, nil, "users", string(id))
 }
 
-// SetPassword sets a user's password for the next sign-in.
+// SetPassword sets a user's one-time password for the next sign-in.
 func (c *Client) SetPassword(ctx context.Context, id fleet.UserID, password string) error {
 	return c.send(ctx, http.MethodPut, map[string]string{"password": password}, "users", string(id), "password")
 }
 
-// Tokens returns one page of the user's own API tokens.
+// Tokens returns one page of the API tokens of the client's user.
 func (c *Client) Tokens(ctx context.Context, q fleet.Query) (fleet.Page[fleet.Token], error) {
 	return list[fleet.Token](ctx, c, q, "tokens")
 }
 
-// CreateToken creates an API token valid for ttl; 0 means no expiry. Only this answer contains its secret.
+// CreateToken creates an API token that is valid for ttl; 0: it does not expire. Only this answer contains the token's
+// secret.
 func (c *Client) CreateToken(ctx context.Context, name string, ttl time.Duration) (fleet.Token, error) {
 	in := map[string]string{"name": name}
 	if ttl != 0 {
@@ -120,18 +121,18 @@ func (c *Client) CreateToken(ctx context.Context, name string, ttl time.Duration
 	return change[fleet.Token](ctx, c, http.MethodPost, in, "tokens")
 }
 
-// DeleteToken deletes one of the user's own API tokens.
+// DeleteToken deletes an API token of the client's user.
 func (c *Client) DeleteToken(ctx context.Context, id fleet.TokenID) error {
 	return c.send(ctx, http.MethodDelete, nil, "tokens", string(id))
 }
 
-// JoinTokens returns one page.
+// JoinTokens returns one page of the join tokens.
 func (c *Client) JoinTokens(ctx context.Context, q fleet.Query) (fleet.Page[fleet.JoinToken], error) {
 	return list[fleet.JoinToken](ctx, c, q, "join-tokens")
 }
 
-// CreateJoinToken creates a token for one new host, or for rejoining the host again. Only this answer contains its
-// secret and command.
+// CreateJoinToken creates a join token. again is the host that joins again; empty: a new host. Only this answer
+// contains the token's secret and command.
 func (c *Client) CreateJoinToken(ctx context.Context, again fleet.HostID) (fleet.JoinToken, error) {
 	return change[fleet.JoinToken](ctx, c, http.MethodPost, map[string]fleet.HostID{"hostId": again}, "join-tokens")
 }

@@ -9,10 +9,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// pollInterval is the interval of the waiting helpers.
+// pollInterval is the time between two requests of WaitTask and WaitVM.
 const pollInterval = 100 * time.Millisecond
 
-// Tasks returns one page, newest first.
+// Tasks returns one page of the tasks, newest first.
 func (c *Client) Tasks(ctx context.Context, q fleet.Query) (fleet.Page[fleet.Task], error) {
 	return list[fleet.Task](ctx, c, q, "tasks")
 }
@@ -27,8 +27,7 @@ func (c *Client) CancelTask(ctx context.Context, id fleet.TaskID) (fleet.Task, e
 	return change[fleet.Task](ctx, c, http.MethodPost, nil, "tasks", string(id), "cancel")
 }
 
-// WaitTask polls until the task ends or ctx does. It returns an error if the task did not succeed, together with the
-// task.
+// WaitTask polls until the task or ctx ends. If the task did not succeed, it returns the task together with an error.
 func (c *Client) WaitTask(ctx context.Context, id fleet.TaskID) (fleet.Task, error) {
 	task, err := wait(ctx, func() (fleet.Task, bool, error) {
 		t, err := c.Task(ctx, id)
@@ -43,7 +42,8 @@ func (c *Client) WaitTask(ctx context.Context, id fleet.TaskID) (fleet.Task, err
 	return task, nil
 }
 
-// WaitVM polls until wanted accepts the VM or ctx ends. The error comes with the last VM.
+// WaitVM polls until wanted returns true for the VM, or ctx ends. With an error, it also returns the last state of the
+// VM.
 func (c *Client) WaitVM(ctx context.Context, id fleet.VMID, wanted func(fleet.VMView) bool) (fleet.VMView, error) {
 	vm, err := wait(ctx, func() (fleet.VMView, bool, error) {
 		vm, err := c.VM(ctx, id)
@@ -55,7 +55,7 @@ func (c *Client) WaitVM(ctx context.Context, id fleet.VMID, wanted func(fleet.VM
 	return vm, nil
 }
 
-// wait calls ask at once and then periodically. If ask and ctx end together, the answer wins.
+// wait calls ask at once and then periodically. If ask succeeds at the moment when ctx ends, wait returns the answer.
 func wait[T any](ctx context.Context, ask func() (T, bool, error)) (T, error) {
 	again := time.NewTicker(pollInterval)
 	defer again.Stop()

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NewVM is the request for a VM. Spec.Power is optional, Spec.Disks[].Volume must be empty.
+// NewVM is the request for a VM. Spec.Power is optional; the Volume of each disk in the spec must be empty.
 type NewVM struct {
 	ProjectID   fleet.ProjectID   `json:"projectId"`
 	Name        string            `json:"name"`
@@ -25,10 +25,10 @@ type NewVM struct {
 	Overcommit  bool              `json:"overcommit,omitempty"` // allow more storage than the pool has
 }
 
-// Patch is a JSON merge patch: missing members stay unchanged, nil removes.
+// Patch is a JSON merge patch. Fields that are not in it stay unchanged, and nil removes a field.
 type Patch map[string]any
 
-// VMs returns one page.
+// VMs returns one page of the VMs.
 func (c *Client) VMs(ctx context.Context, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	return list[fleet.VMView](ctx, c, q, "vms")
 }
@@ -38,7 +38,7 @@ func (c *Client) VM(ctx context.Context, id fleet.VMID) (fleet.VMView, error) {
 	return read[fleet.VMView](ctx, c, "vms", string(id))
 }
 
-// CreateVM creates a VM. Repeating the request with the same idempotency key (empty: none) returns the same VM.
+// CreateVM creates a VM. Another call with the same idempotency key (empty: none) returns the same VM.
 func (c *Client) CreateVM(ctx context.Context, in NewVM, key string) (fleet.VMView, error) {
 	var vm fleet.VMView
 	_, err := c.do(ctx, request{
@@ -47,8 +47,8 @@ func (c *Client) CreateVM(ctx context.Context, in NewVM, key string) (fleet.VMVi
 	return vm, err
 }
 
-// UpdateVM changes a VM: Patch{"spec": Patch{"cpus": 4}}. A generation other than 0 must be the VM's current one. The
-// task applies the change on the host; it is empty if nothing changed.
+// UpdateVM changes a VM: Patch{"spec": Patch{"cpus": 4}}. If generation is not 0, it must be the VM's current
+// generation. The returned task applies the change on the host; it is empty if nothing has changed.
 func (c *Client) UpdateVM(ctx context.Context, id fleet.VMID, p Patch, generation int64) (fleet.VMView, fleet.TaskID, error) {
 	var vm fleet.VMView
 	var match string
@@ -62,7 +62,7 @@ func (c *Client) UpdateVM(ctx context.Context, id fleet.VMID, p Patch, generatio
 	return vm, fleet.TaskID(header.Get("Quantix-Task")), err
 }
 
-// DeleteVM deletes a VM; to delete its disks too, confirm must be its name.
+// DeleteVM deletes a VM. To delete its disks, too, set disks, and set confirm to the VM's name.
 func (c *Client) DeleteVM(ctx context.Context, id fleet.VMID, disks bool, confirm string) (fleet.Task, error) {
 	var task fleet.Task
 	q := url.Values{}
@@ -74,12 +74,12 @@ func (c *Client) DeleteVM(ctx context.Context, id fleet.VMID, disks bool, confir
 	return task, err
 }
 
-// Act requests a power action.
+// Act requests a power action on a VM.
 func (c *Client) Act(ctx context.Context, id fleet.VMID, action fleet.Action) (fleet.Task, error) {
 	return change[fleet.Task](ctx, c, http.MethodPost, map[string]fleet.Action{"action": action}, "vms", string(id), "actions")
 }
 
-// VMEvents are the events of a VM, newest first.
+// VMEvents are the audit entries and tasks of a VM, newest first.
 type VMEvents struct {
 	Audit []fleet.AuditEntry `json:"audit"`
 	Jobs  []fleet.Task       `json:"jobs"`
@@ -90,7 +90,7 @@ func (c *Client) VMEvents(ctx context.Context, id fleet.VMID) (VMEvents, error) 
 	return read[VMEvents](ctx, c, "vms", string(id), "events")
 }
 
-// Console opens the screen of a VM: RFB bytes in binary websocket messages.
+// Console opens the console of a VM: RFB bytes in binary websocket messages.
 func (c *Client) Console(ctx context.Context, id fleet.VMID) (*websocket.Conn, error) {
 	ticket, err := change[struct{ URL, Protocol string }](ctx, c, http.MethodPost, nil, "vms", string(id), "console")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package goals holds Quantix's performance goals. Benchmarks record results from any process; all results form one
-// table for the manual, including missed goals.
+// Package goals holds the performance goals of Quantix. Benchmarks in several processes record results. All results
+// form one table for the manual, which also contains missed goals.
 package goals
 
 import (
@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Goal is a row of the table whose result has a verdict.
+// Goal is a row of the table whose result is compared with a limit, which yields a verdict.
 type Goal struct{ path, goal string }
 
-// Limit is a row without a verdict: it compares a component with its theoretical limit.
+// Limit is a row of the table without a verdict: it compares a component with a theoretical optimum.
 type Limit struct{ row Goal }
 
-// The rows, in order.
+// The rows of the table, in order.
 var (
 	Pages           = add("VM page · host list · dashboard, p50/p99", "p99 ≤ 20 ms")
 	WidePages       = add("New-VM form · pool page · storage tree, p50/p99 (page)", "p99 ≤ 30 ms, page ≤ 80 KB")
@@ -63,19 +63,19 @@ func add(path, goal string) Goal {
 
 func limit(path, by string) Limit { return Limit{add(path, "limit: "+by)} }
 
-// RowsVar names the environment variable of the file that collects the rows of all processes. It has no QUANTIX_
-// prefix, because the program refuses unknown QUANTIX_ variables.
+// RowsVar is the environment variable that names the file with the rows of all processes. It has no QUANTIX_ prefix,
+// because the program refuses unknown QUANTIX_ variables.
 const RowsVar = "BENCH_ROWS"
 
 // Row is a benchmark's result for a goal or a limit.
 type Row struct {
 	Path, Ours, Verdict, Beside string
-	Ratio                       float64 // our main figure divided by the comparison's
+	Ratio                       float64 // our main figure divided by the main figure of the comparison
 	At                          time.Time
 }
 
-// Record records a result, the comparison measured in the same run, and the ratio of the main figures. The last result
-// of a goal counts.
+// Record records a result, the comparison that was measured in the same run, and the ratio of their main figures. If a
+// goal has several results, the last one counts.
 func (g Goal) Record(b testing.TB, met bool, ours, beside string, ratio float64) {
 	b.Helper()
 	verdict := "met"

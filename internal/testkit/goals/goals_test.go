@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Results of any process appear in the order of the goals, the last one of several; goals without a result are listed
-// too.
+// Results from several processes appear in the order of the goals. If a goal has several results, the last one appears;
+// goals without a result are listed, too.
 func TestTableListsEveryGoal(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "rows")
 	t.Setenv(RowsVar, name)
@@ -56,7 +56,7 @@ func TestTableListsEveryGoal(t *testing.T) {
 	}
 }
 
-// The manual's table has the rows and goals of the benchmarks, in the same order, with a ratio where there is a
+// The manual's table has the rows and goals of the benchmarks, in the same order. It has a ratio in each row with a
 // comparison.
 func TestManualTableMatchesGoals(t *testing.T) {
 	t.Parallel()

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Chapter is the manual's chapter with the table, relative to the repository's root.
+// Chapter is the chapter of the manual that contains the table, as a path from the repository's root.
 const Chapter = "static/docs/figures.md"
 
-// head is the table's header; it also locates the table in Chapter.
+// head is the header of the table. Replace finds the table in Chapter by this header.
 const head = "| Path | Goal | Result | Verdict | Reference | Ratio |\n|---|---|---|---|---|---|\n"
 
-// Read reads the rows recorded by benchmarks.
+// Read reads the rows that benchmarks have recorded.
 func Read(from io.Reader) (rows []Row, err error) {
 	for d := json.NewDecoder(from); ; {
 		var r Row
@@ -52,7 +52,7 @@ func Table(rows []Row) string {
 	return out.String()
 }
 
-// Missing returns the paths without a result.
+// Missing returns the paths of goals and limits without a result.
 func Missing(rows []Row) (paths []string) {
 	for _, g := range all {
 		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Path == g.path }) {
@@ -62,7 +62,7 @@ func Missing(rows []Row) (paths []string) {
 	return paths
 }
 
-// Replace replaces the table in the text.
+// Replace replaces the table in the text of the chapter.
 func Replace(text, table string) (string, error) {
 	before, rest, found := strings.Cut(text, head)
 	if !found {

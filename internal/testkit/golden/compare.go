@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// compare compares got with the file, or writes it. It refuses to write if the file has a name that got lacks.
+// compare compares got with the file, or writes got to the file. It refuses to write if the file has a name that got
+// lacks.
 func compare(file string, got []byte, write bool) error {
 	was, err := os.ReadFile(file)
 	switch {
@@ -48,8 +49,8 @@ func compare(file string, got []byte, write bool) error {
 	return nil
 }
 
-// shapeOf returns a document's types without values: an object becomes a map, an array a slice with the union of its
-// elements' shapes, null nil, and other values the name of their type.
+// shapeOf returns the types in a document, without values. An object becomes a map, an array a slice with the union of
+// its elements' shapes, null becomes nil, and any other value the name of its type.
 func shapeOf(document []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
@@ -109,7 +110,7 @@ func union(a, b any) any {
 	return a
 }
 
-// removedNames lists what the shape was has and the shape now lacks, with at as the path.
+// removedNames lists the names that the shape was has and the shape now lacks. at is the path of both shapes.
 func removedNames(at string, was, now any) (lost []string) {
 	switch x := was.(type) {
 	case map[string]any:

@@ -1,5 +1,5 @@
-// Package golden compares JSON that other programs read with a file. Names may only be added: "go test -update"
-// writes additions, and refuses removed names and changed types.
+// Package golden compares JSON that other programs read with a golden file. Names may only be added: "go test -update"
+// writes added names to the file, and refuses removed names and changed types.
 package golden
 
 import (
@@ -24,8 +24,8 @@ var (
 // anyValue is the placeholder for a value of any type.
 const anyValue = "any JSON"
 
-// Types compares the JSON of each type, with every field filled, with the file: an object with one member for each
-// type. The values only show the types of members.
+// Types compares the JSON of each type with the file. The values only select the types; every field is filled. The file
+// has an object with one member for each type.
 func Types(t *testing.T, file string, values ...any) {
 	t.Helper()
 	shapes := make(map[string]any, len(values))
@@ -38,7 +38,7 @@ func Types(t *testing.T, file string, values ...any) {
 	JSON(t, file, shapes)
 }
 
-// JSON compares the JSON of a value, or a json.RawMessage, with the file.
+// JSON compares the JSON of v, which may be a json.RawMessage, with the file.
 func JSON(t *testing.T, file string, v any) {
 	t.Helper()
 	got, err := json.MarshalIndent(v, "", "  ")
@@ -46,14 +46,14 @@ func JSON(t *testing.T, file string, v any) {
 		t.Fatal(err)
 	}
 	if t.Failed() {
-		return // write nothing after a failure
+		return // after a failure, nothing is written
 	}
 	if err := compare(file, append(got, '\n'), *update); err != nil {
 		t.Error(err)
 	}
 }
 
-// fill sets v and all its fields to non-empty values; strings contain their type's name.
+// fill sets v and all its fields to non-empty values. Strings contain the name of their type.
 func fill(t *testing.T, v reflect.Value) {
 	t.Helper()
 	if v.Type() == reflect.TypeFor[json.RawMessage]() {
@@ -108,7 +108,7 @@ func fillStruct(t *testing.T, v reflect.Value) {
 	}
 }
 
-// Text compares the text with the file; "go test -update" rewrites the file for review.
+// Text compares the text with the file. "go test -update" rewrites the file, for a review of the difference.
 func Text(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {

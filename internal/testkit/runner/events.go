@@ -15,14 +15,14 @@ type testName struct{ pkg, test string }
 
 func (n testName) String() string { return strings.TrimPrefix(n.pkg, module) + "." + n.test }
 
-// outcome is the result of one test over all its runs.
+// outcome is the result of one test in all its runs.
 type outcome struct {
 	name   testName
 	failed int    // number of failures
 	passed bool   // result of the last run
 	reason string // first line of the first failure
 	took   time.Duration
-	leaf   bool // has no subtests
+	leaf   bool // the test has no subtests
 }
 
 // event is a line of `go test -json`.
@@ -31,7 +31,7 @@ type event struct {
 	Elapsed                       float64 // seconds
 }
 
-// outcomes reads the events of a run that may have repeated failed tests.
+// outcomes reads the events of a run of go test. The run may contain repetitions of failed tests.
 func outcomes(events io.Reader) ([]outcome, error) {
 	byName := map[testName]*outcome{}
 	var order []*outcome
@@ -76,8 +76,8 @@ func outcomes(events io.Reader) ([]outcome, error) {
 	return all, lines.Err()
 }
 
-// isFailure reports whether the line begins with a position in a Go file, as printed by t.Error, t.Fatal and t.Log.
-// Events do not distinguish errors from logs, so the ledger may show a log line.
+// isFailure reports whether the line begins with a position in a Go file, as t.Error, t.Fatal and t.Log print it.
+// Events do not distinguish errors from logs, so the list of flaky tests may show a log line as the reason.
 func isFailure(line string) bool {
 	file, rest, ok := strings.Cut(line, ".go:")
 	return ok && !strings.ContainsAny(file, " \t") && len(rest) > 0 && rest[0] >= '0' && rest[0] <= '9'
@@ -85,13 +85,13 @@ func isFailure(line string) bool {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// flaky returns the tests that failed and then passed when repeated alone. For tests with subtests the subtests
-// count.
+// flaky returns the tests that failed and then passed when they were repeated alone. If a test has subtests, only the
+// subtests count.
 func flaky(all []outcome) []outcome {
 	return slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return o.failed == 0 || !o.passed || !o.leaf })
 }
 
-// stillFailing returns the tests that failed and did not pass afterwards.
+// stillFailing returns the tests that failed and also failed in their repetition.
 func stillFailing(all []outcome) []outcome {
 	return slices.DeleteFunc(slices.Clone(all), func(o outcome) bool { return o.failed == 0 || o.passed || !o.leaf })
 }

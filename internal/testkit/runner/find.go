@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// ordealTests returns by package the names of the tests in files with the build tag "ordeal" and of wholeTests.
+// ordealTests returns, by package, the names of the tests in files with the build tag "ordeal", and the tests in
+// wholeTests.
 func ordealTests(root string) (map[string][]string, error) {
 	tests := map[string][]string{}
 	for pkg, names := range wholeTests {

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// ledgerFile lists the tests that failed and then passed alone. Each is a fault of the test or the product until its
-// cause is known.
+// ledgerFile lists flaky tests: tests that failed and then passed when repeated alone. Until its cause is known, each
+// counts as a fault of the test or the product.
 const ledgerFile = "internal/testkit/flakes.md"
 
-// ledgerLine returns a row of the ledger.
+// ledgerLine returns the row for a flaky test in ledgerFile.
 func ledgerLine(at time.Time, revision, part string, o outcome) string {
 	reason := strings.ReplaceAll(o.reason, "|", "/")
 	if len(reason) > 160 {
@@ -20,7 +20,7 @@ func ledgerLine(at time.Time, revision, part string, o outcome) string {
 	return fmt.Sprintf("| %s | %s | %s | `%s` | %s |\n", at.Format(time.DateOnly), revision, part, o.name, reason)
 }
 
-// appendLedger appends the rows to the ledger.
+// appendLedger appends the rows to the list of flaky tests at path.
 func appendLedger(path string, rows []string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {

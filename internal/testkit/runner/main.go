@@ -1,5 +1,5 @@
-// Command runner runs the two tiers of tests. A failed test is repeated once, alone. If it then passes, it gets a row
-// in the ledger and the run continues; if it fails again, the run fails.
+// Command runner runs the two tiers of tests. It repeats a failed test once, alone. If the test then passes, it is
+// added to the list of flaky tests and the run continues. If it fails again, the run fails.
 //
 //	runner gate              all tests without the build tag "ordeal"
 //	runner ordeal [SHARD…]   all shards of the ordeal, or those named
@@ -48,7 +48,7 @@ type runner struct {
 	with  []string // gotestsum's command line
 	out   io.Writer
 	all   []outcome
-	times []string // a line for each step
+	times []string // one line for each step with its duration
 }
 
 func (r *runner) main(ctx context.Context, args []string, changed string) error {
@@ -74,8 +74,8 @@ func (r *runner) main(ctx context.Context, args []string, changed string) error 
 	return fmt.Errorf("unknown command %q: use gate, ordeal or list", args[0])
 }
 
-// selectParts returns the named parts of the ordeal, or those touched by the changes since a revision; all parts
-// without either.
+// selectParts returns the named parts of the ordeal, or the parts that the changes since a revision affect. Without
+// names and revision, it returns all parts.
 func selectParts(ctx context.Context, names []string, changed string) ([]part, error) {
 	tests, err := ordealTests(".")
 	if err != nil {
@@ -103,7 +103,7 @@ func selectParts(ctx context.Context, names []string, changed string) ([]part, e
 	return parts, nil
 }
 
-// changedFiles returns the files that differ from the revision, including untracked ones.
+// changedFiles returns the files that differ from the revision, including untracked files.
 func changedFiles(ctx context.Context, revision string) ([]string, error) {
 	var files []string
 	for _, args := range [][]string{{"diff", "-z", "--name-only", revision, "--"}, {"ls-files", "-z", "--others", "--exclude-standard"}} {
@@ -119,7 +119,8 @@ func changedFiles(ctx context.Context, revision string) ([]string, error) {
 	return files, nil
 }
 
-// gate runs all tests without the tag: packages without guests with the race detector, then those with real hosts.
+// gate runs all tests without the build tag: packages without guests with the race detector, then packages with real
+// hosts.
 func (r *runner) gate(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "go", "list", "./...").Output()
 	if err != nil {
@@ -129,18 +130,18 @@ func (r *runner) gate(ctx context.Context) error {
 	pure := slices.DeleteFunc(strings.Fields(string(out)), func(p string) bool {
 		return slices.Contains(guests, strings.TrimPrefix(p, module))
 	})
-	// The longest packages start first, so that none runs alone at the end.
+	// The longest packages start first, so that none of them runs alone at the end.
 	long := []string{module + "web", module + "internal/control", module + "static", module + "agent"}
 	pure = slices.Concat(long, slices.DeleteFunc(pure, func(p string) bool { return slices.Contains(long, p) }))
 	err = errors.Join(
 		r.step(ctx, "simulated", pure, "-race", "-timeout", "30m"),
-		// The timeout of go test includes the wait for the guest slot.
+		// The timeout of go test includes the wait for tier.GuestSlot.
 		r.step(ctx, "real", []string{"./" + libvirtPkg, "./" + labPkg, "./" + e2ePkg}, "-timeout", "30m"),
 	)
 	return errors.Join(err, r.report())
 }
 
-// ordeal runs the parts one after the other. Each has its own seed, unless the environment sets one.
+// ordeal runs the parts one after another. Each part has its own seed, unless the environment sets a seed.
 func (r *runner) ordeal(ctx context.Context, parts []part) error {
 	if len(parts) == 0 {
 		_, err := fmt.Fprintln(r.out, "The changes touch no shard.")
@@ -179,7 +180,7 @@ func (r *runner) step(ctx context.Context, name string, packages []string, args 
 	line := slices.Concat(r.with, []string{
 		"--format", "pkgname", "--hide-summary", "skipped", "--jsonfile", events,
 		"--rerun-fails=1", "--rerun-fails-max-failures", "10", "--rerun-fails-abort-on-data-race", "--packages", strings.Join(packages, " "),
-		"--", "-count", "1", "-vet", "off", // the verify task has run vet
+		"--", "-count", "1", "-vet", "off", // the verify task has already run vet
 	}, args)
 	begun := time.Now()
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
@@ -206,7 +207,8 @@ func (r *runner) step(ctx context.Context, name string, packages []string, args 
 	return nil
 }
 
-// checkOutcomes adds flaky tests to the ledger, and fails if a failed test did not pass afterwards.
+// checkOutcomes adds flaky tests to the list of flaky tests. It returns an error if a failed test did not pass in its
+// repetition.
 func (r *runner) checkOutcomes(ctx context.Context, name string, got []outcome) error {
 	if bad := stillFailing(got); len(bad) > 0 {
 		return fmt.Errorf("%s failed, and was not repeated", bad[0].name)

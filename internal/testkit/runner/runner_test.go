@@ -112,7 +112,7 @@ func TestRepeatedFailureIsFlakyIfItPassed(t *testing.T) {
 	if got := names(slowest(all, 2)); !slices.Equal(got, []string{"web.TestC", "web.TestA/one"}) {
 		t.Errorf("slowest: %v", got)
 	}
-	// Without a repetition no test is flaky: a run without repetitions must not pass.
+	// Without a repetition no test is flaky: a failed test that was not repeated must not pass.
 	all, err = outcomes(strings.NewReader(sampleEvents))
 	if got := names(stillFailing(all)); err != nil || !slices.Equal(got, []string{"web.TestA/one", "web.TestC"}) {
 		t.Errorf("lost without a repetition: %v, %v", got, err)

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// shard is a part of the ordeal: the tests of one package with matching names.
+// shard is a part of the ordeal: the tests of one package whose names match a pattern.
 type shard struct {
 	name    string
-	pkg     string // below the module
-	tests   string // regular expression of test names; the first matching shard of a package takes a test
-	watches string // regular expression of files: `task ordeal:changed` runs the shard after a change of one
-	race    bool   // use the race detector: shards without guests
+	pkg     string // directory of the package in the module
+	tests   string // regular expression of test names; a test belongs to the first shard of its package that matches
+	watches string // regular expression of files: after a change of such a file, `task ordeal:changed` runs the shard
+	race    bool   // use the race detector, which shards without guests do
 }
 
 // Packages whose tests run real guests.
@@ -21,10 +21,10 @@ const (
 	libvirtPkg = "agent/libvirt"
 	labPkg     = "internal/lab"
 	e2ePkg     = "internal/e2e"
-	benchPkg   = "internal/bench" // only benchmarks
+	benchPkg   = "internal/bench" // contains only benchmarks
 )
 
-// shards divide the ordeal. The last shard of a package takes the remaining tests.
+// shards are all shards of the ordeal. The last shard of a package contains the package's remaining tests.
 var shards = []shard{
 	{"conformance", libvirtPkg, `^Test(Conformance|Pair)$`, `^agent/(hypervisor|libvirt|mock|pooldir|state)/|^agent/[^/]+\.go$|^internal/(fleet|lab)/`, false},
 	{"cut-off", libvirtPkg, `CutOff|Interrupted|ChangesOver|Pivot|HasLost`, `^agent/libvirt/(faults|cutoff|childagent|wholeagent|snap|move|merge|apply|orphan)|^agent/(hypervisor|state)/|^agent/[^/]+\.go$`, false},
@@ -44,20 +44,20 @@ var shards = []shard{
 	{"web", "web", `.`, `^(web|views)/`, true},
 }
 
-// wholeTests are tests that the gate runs only in part; the ordeal runs them completely.
+// wholeTests are tests that the gate runs only partly. The ordeal runs them completely.
 var wholeTests = map[string][]string{
 	libvirtPkg: {"TestConformance"},
 	e2ePkg:     {"TestScreenshots"},
 }
 
-// part is a shard with its tests.
+// part is a shard together with its tests.
 type part struct {
 	shard
 	names []string
 }
 
-// assignTests distributes each package's tests to its shards. A test without a shard, and a shard without tests, are
-// errors.
+// assignTests assigns each package's tests to the package's shards. It is an error if a test has no shard or a shard
+// has no tests.
 func assignTests(all []shard, tests map[string][]string) ([]part, error) {
 	parts := make([]part, len(all))
 	for i, s := range all {
@@ -81,10 +81,11 @@ func assignTests(all []shard, tests map[string][]string) ([]part, error) {
 	return parts, nil
 }
 
-// run returns the part's argument of go test -run.
+// run returns the argument of go test -run for the part.
 func (p part) run() string { return "^(" + strings.Join(p.names, "|") + ")$" }
 
-// affectedBy reports whether changes of these files require the shard. Changes of its own test files always do.
+// affectedBy reports whether changes of these files require a run of the shard. Changes of the shard's own test files
+// always do.
 func (p part) affectedBy(files []string) bool {
 	watched := regexp.MustCompile(p.watches)
 	return slices.ContainsFunc(files, func(f string) bool {

@@ -9,11 +9,12 @@ import (
 )
 
 // slotFile is locked by the test program that runs real guests. It is never removed, because a lock on a removed file
-// protects nothing.
+// has no effect.
 const slotFile = "/run/quantix-test-guests"
 
-// GuestSlot waits until no other test program of this machine runs real guests, and holds the slot until release or
-// the end of the process. Emulated guests use whole CPUs, so two concurrent packages would time out.
+// GuestSlot waits until no other test program on this machine runs real guests. It then holds the slot until release or
+// the end of the process. Emulated guests use the processors completely, so two packages at the same time would time
+// out.
 func GuestSlot() (release func(), err error) {
 	return takeSlot(slotFile)
 }

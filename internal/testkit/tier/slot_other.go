@@ -2,5 +2,5 @@
 
 package tier
 
-// GuestSlot does nothing: real guests run only on Linux.
+// GuestSlot does nothing, because real guests run only on Linux.
 func GuestSlot() (release func(), err error) { return func() {}, nil }

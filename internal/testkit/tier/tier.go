@@ -1,5 +1,5 @@
-// Package tier divides the tests into two tiers. `task test` runs the gate. The ordeal, for longer tests, consists of
-// files with the build tag "ordeal"; `task ordeal` runs it in shards.
+// Package tier divides the tests into two tiers. `task test` runs the tier "gate". The tier "ordeal" consists of longer
+// tests in files with the build tag "ordeal"; `task ordeal` runs it in shards.
 package tier
 
 import (
@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// SeedVariable names the environment variable with the seed of a run; the default is a random seed.
+// SeedVariable is the environment variable with the seed of a run. The default is a random seed.
 const SeedVariable = "QUANTIX_TEST_SEED"
 
-// Seed is the seed of this run, at least 0. The same seed selects the same interruption points.
+// Seed is the seed of this run, at least 0. Runs with the same seed interrupt programs at the same points.
 var Seed = sync.OnceValue(func() int {
 	if n, err := strconv.Atoi(os.Getenv(SeedVariable)); err == nil && n >= 0 {
 		return n
@@ -21,8 +21,8 @@ var Seed = sync.OnceValue(func() int {
 	return rand.IntN(1 << 20) //nolint:gosec // not a secret
 })
 
-// Offset returns the first of every n-th interruption point to test, 0 … every-1. Different seeds select different
-// points. The test's log names the seed, to repeat a failure.
+// Offset returns the number of the first interruption point to test, of every every-th point: 0 … every-1. Different
+// seeds select different points. The test's log contains the seed, so that a failure can be repeated.
 func Offset(t testing.TB, every int) int {
 	t.Helper()
 	t.Logf("interruption points %d, %d, … of every %d: repeat with %s=%d", Seed()%every, Seed()%every+every, every, SeedVariable, Seed())

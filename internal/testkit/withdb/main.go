@@ -1,5 +1,5 @@
-// Command withdb runs a command with a private, migrated PostgreSQL, whose URL is in the environment variable
-// QUANTIX_TEST_DATABASE_URL.
+// Command withdb runs another command with a private, migrated PostgreSQL. The environment variable
+// QUANTIX_TEST_DATABASE_URL contains the database's URL.
 package main
 
 import (
@@ -33,7 +33,7 @@ func run(command []string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	// PostgreSQL runs as another user, who must be able to enter the directory.
+	// PostgreSQL runs as another user, which must be able to enter the directory.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Command bench runs all benchmarks with goals from the repository's root and prints their results as one table. With
-// -save it also updates the table in the manual.
+// Command bench runs all benchmarks that have goals, from the repository's root, and prints their results as one table.
+// With -save it also updates the table in the manual.
 package main
 
 import (
@@ -20,9 +20,9 @@ import (
 // timeLimit is the time limit for all benchmarks on two idle cores.
 const timeLimit = 12 * time.Minute
 
-// runs are the benchmarks with goals: flags of go test, and the package.
+// runs lists the benchmarks that have goals: flags of go test, and the package.
 var runs = [][]string{
-	// BenchmarkFleet measures the list and CSV of all VMs against a real portal process.
+	// BenchmarkFleet measures the list and the CSV export of all VMs, with a real portal process.
 	{"-bench", ".", "-skip", "^Benchmark(VMList|CSV)$", "-benchtime", "1x", "-timeout", "40m", "./internal/bench"},
 	{"-bench", "Overlay", "-benchtime", "20x", "./agent/libvirt"},
 	{"-bench", "Definition", "-benchtime", "5000x", "./agent/libvirt"},
@@ -85,7 +85,7 @@ func bench(save bool) error {
 	return os.WriteFile(goals.Chapter, []byte(now), 0o644)
 }
 
-// longest names the rows that took the most time, including their preparation.
+// longest names the rows whose benchmarks took the most time, including preparations.
 func longest(rows []goals.Row, began time.Time) string {
 	type part struct {
 		path string
