@@ -113,8 +113,8 @@ func measureIntentLatency(b *testing.B, r *rig, callers []*agentCaller, got chan
 	return took, alone
 }
 
-// measureMassJobs measures one job for each parked agent, all queued at once. The reference is the time in which plain
-// net/http handles two requests of each agent.
+// measureMassJobs measures one job for each parked agent, all queued at once. The reference is the time that plain
+// net/http takes to handle two requests of each agent.
 func measureMassJobs(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	b.Helper()
 	var begun, ended durations
@@ -167,7 +167,7 @@ func (r *rig) waitJobsEnded(b *testing.B) {
 	})
 }
 
-// bareRequests returns the time in which plain net/http handles n requests on a thousand open connections.
+// bareRequests returns the time that plain net/http takes to handle n requests on a thousand open connections.
 func bareRequests(b *testing.B, n int) (took time.Duration) {
 	b.Helper()
 	const agents = 1000

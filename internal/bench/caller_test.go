@@ -15,7 +15,7 @@ import (
 // agentCaller is an agent's side of the protocol with the real portal: a wire.Client over mutual TLS, with all its
 // connections.
 type agentCaller struct {
-	number int // the host's number in testkit.Seed
+	number int // number of the host in testkit.Seed
 	id     fleet.HostID
 	client *wire.Client
 	seq    atomic.Int64

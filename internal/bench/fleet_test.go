@@ -264,8 +264,8 @@ var fleetQueries = []fleet.Query{
 	{Filter: "label:env=prod", Sort: "-created", Limit: 100},
 }
 
-// measureLists measures the list of VMs for four people at once, for each of several queries, with all hosts online and
-// then with all offline. The reference is the same query through control, in this process.
+// measureLists measures the list of VMs for four users at the same time, with several queries: first with all hosts
+// online, then with all hosts offline. The reference is the same query through package control, in this process.
 func measureLists(b *testing.B, r *rig, p *portal, people []*http.Client) {
 	well, alone := fetchAsPeople(b, p, people, fleetQueries), durations{}
 	for _, q := range fleetQueries {

@@ -202,7 +202,8 @@ func dialTCP(b *testing.B, address string) net.Conn {
 	return c
 }
 
-// issueCerts makes the process create every host's certificate, which replaces TLS and is no cost of parking.
+// issueCerts makes the process create every host's certificate in advance. The certificates replace TLS here and are no
+// cost of parking.
 func issueCerts(b *testing.B, address string, hosts []hostSession) {
 	b.Helper()
 	client := newClient()

@@ -15,8 +15,9 @@ import (
 
 const planClaims = 50
 
-// BenchmarkOldPlan measures claims on a connection whose query plans date from an empty queue, with 10,000 jobs queued,
-// 10,000 running and 20,000 ended. The reference is a connection that plans the queries now.
+// BenchmarkOldPlan measures claims on a database connection whose query plans were made while the queue was empty. Now
+// 10,000 jobs are queued, 10,000 run and 20,000 have ended. The reference is a connection that makes its query plans
+// now.
 func BenchmarkOldPlan(b *testing.B) {
 	at := durableURL(b, "")
 	alone := func() *rig { // one connection, so that all later queries use its first plans

@@ -92,8 +92,8 @@ func checkClosedToOthers(t *testing.T, h *lab.Host) {
 	}
 }
 
-// addressOf returns a bridge's MAC address, or "" if the bridge does not exist. A newer host may reuse the number of a
-// stopped host, and with it the bridge name. The MAC address identifies one host.
+// addressOf returns a bridge's MAC address, or "" if the bridge does not exist. A newer host may get the number of a
+// stopped host, and therefore its bridge name. Only the MAC address identifies one host's bridge.
 func addressOf(bridge string) string {
 	at, _ := os.ReadFile("/sys/class/net/" + bridge + "/address")
 	return strings.TrimSpace(string(at))

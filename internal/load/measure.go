@@ -146,7 +146,7 @@ func (r *run) measure(ctx context.Context) (Figures, error) {
 	return f, r.compare(ctx, &f)
 }
 
-// startPeople signs the simulated users in: those who open pages, and those who have tabs open.
+// startPeople signs the simulated users in: some open pages, the others have tabs open.
 func (r *run) startPeople(ctx, active context.Context) error {
 	var pools []fleet.PoolID
 	page, err := r.api.Pools(ctx, fleet.Query{Limit: 20})

@@ -14,7 +14,7 @@ const (
 	memoryDir = "/dev/shm"
 	minMemory = 8 << 30     // minimum of available memory, in bytes
 	minFree   = 4 << 30     // minimum of free space in /dev/shm, in bytes
-	lockDelay = time.Minute // time in which the creator of a directory must lock it
+	lockDelay = time.Minute // time limit for the creator of a directory to lock it
 )
 
 // scratch creates the directory of the PostgreSQL server. It is locked until lock is closed. If there is enough memory,

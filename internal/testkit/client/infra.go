@@ -97,7 +97,7 @@ func (c *Client) AssignPool(ctx context.Context, id fleet.PoolID, host fleet.Hos
 	return c.tasks(ctx, http.MethodPut, "pools", string(id), "hosts", string(host))
 }
 
-// ReleasePool releases a pool on a host that it is assigned to.
+// ReleasePool removes the assignment of a pool to a host.
 func (c *Client) ReleasePool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Task, error) {
 	return c.tasks(ctx, http.MethodDelete, "pools", string(id), "hosts", string(host))
 }
