@@ -227,7 +227,7 @@ func TestAgentAndPortalAuthenticateEachOther(t *testing.T) {
 	}
 }
 
-func TestExpiredCertificateOnlyRenews(t *testing.T) {
+func TestExpiredHostCertificateAllowsOnlyRenewal(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	server, err := a.ServerTLS([]string{"portal.example"})

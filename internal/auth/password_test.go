@@ -73,7 +73,7 @@ func TestOneTimePasswordsAreReadableAndStrong(t *testing.T) {
 	}
 }
 
-func TestHashingWaitsForSlotThenFails(t *testing.T) {
+func TestPasswordHashingWaitsForSlotThenFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := hasher{slots: make(chan struct{}, 2), wait: 5 * time.Second}

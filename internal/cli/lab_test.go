@@ -10,7 +10,7 @@ import (
 )
 
 // An agent that ends together with the lab is not reported as restarted. An agent that ends earlier is.
-func TestSuperviseReportsOnlyRealRestarts(t *testing.T) {
+func TestSupervisorReportsOnlyAgentRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

@@ -54,7 +54,7 @@ func portalDefaults() Portal {
 	}
 }
 
-func TestPortalSettingsFromAllSources(t *testing.T) {
+func TestPortalSettingsReadFromAllSources(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		given given
@@ -146,7 +146,7 @@ log: {level: debug, format: json}
 	}
 }
 
-func TestAgentSettingsFromAllSources(t *testing.T) {
+func TestAgentSettingsReadFromAllSources(t *testing.T) {
 	t.Parallel()
 	host, err := os.Hostname()
 	if err != nil {
@@ -275,7 +275,7 @@ func TestInvalidAgentSettingsAreRefused(t *testing.T) {
 	}
 }
 
-func TestConfigFlagNamesTheFile(t *testing.T) {
+func TestConfigFlagSelectsSettingsFile(t *testing.T) {
 	t.Parallel()
 	load := func(path string) (Portal, error) {
 		fs := pflag.NewFlagSet("portal", pflag.ContinueOnError)

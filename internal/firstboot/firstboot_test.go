@@ -187,7 +187,7 @@ const answers = `<?xml version="1.0" encoding="utf-8"?>
 
 // A value stays within the YAML, JSON or XML scalar that contains its variable, even if the value itself contains YAML,
 // JSON or XML.
-func TestValueStaysWithinItsScalar(t *testing.T) {
+func TestVariableValueStaysWithinItsScalar(t *testing.T) {
 	t.Parallel()
 	for _, hostile := range []string{`x"], runcmd: [evil]`, "yes", "0644", "a: b", "'", "# x", "{{var.x}}", "&a *a", "</ComputerName><evil/>", "]]>", "--><evil/>", "- a", "|", "!!binary x", "\\", "%x", "@x", "`x", "null", "12:30", "2024-01-01"} {
 		vars := firstboot.Vars{VM: firstboot.VMVars("id", "web-07", "shop", "52:54:00:00:00:01", ""), User: map[string]string{"x": hostile}}

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestEachPhaseAllowsItsActions(t *testing.T) {
+func TestVMPhaseAllowsOnlyItsActions(t *testing.T) {
 	t.Parallel()
 	// Columns in the order of fleet.VMActions: start, shutdown, stop, restart, reboot, reset, pause, resume, console,
 	// edit, protect, delete.
@@ -49,7 +49,7 @@ func TestEachPhaseAllowsItsActions(t *testing.T) {
 	}
 }
 
-func TestRefusedActionHasReason(t *testing.T) {
+func TestRefusedVMActionHasReason(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		phase  fleet.Phase
@@ -100,7 +100,7 @@ func TestEveryActionHasLabelAndJob(t *testing.T) {
 }
 
 // libvirt reports a lost guest as off. No action may start it again, delete its disks, or show it as off.
-func TestLostGuestAllowsOnlyProtection(t *testing.T) {
+func TestGuestLostByLibvirtAllowsOnlyProtection(t *testing.T) {
 	t.Parallel()
 	why := fleet.Fault{Code: fleet.FaultLost, Text: "libvirt has lost it."}
 	v := fleet.VMView{Phase: fleet.PhaseLost, VM: fleet.VM{Status: &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{why}}}}

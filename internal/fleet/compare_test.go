@@ -91,7 +91,7 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 	}
 }
 
-func TestMergeCombinesTwoEdits(t *testing.T) {
+func TestMergeCombinesTwoEditsOfVM(t *testing.T) {
 	t.Parallel()
 	was := testVM()
 	mine := testVM(func(v *fleet.VM) { v.Spec.CPUs, v.Spec.MemoryMiB, v.Description = 4, 4096, "same" })

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestNewestModelIsNewestCommonModel(t *testing.T) {
+func TestNewestModelIsNewestCommonCPUModel(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		sets [][]string

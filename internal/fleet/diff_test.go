@@ -144,7 +144,7 @@ func TestHotPlugWithinMaximumTakesEffectNow(t *testing.T) {
 }
 
 // Hot-unplug is limited to vCPUs and memory added since the guest's start, and depends on the accelerator (KVM or emulation).
-func TestHotUnplugOfAddedCPUsAndModulesTakesEffectNow(t *testing.T) {
+func TestHotUnplugOfAddedCPUsAndMemoryTakesEffectNow(t *testing.T) {
 	t.Parallel()
 	two := func(first, second int) []fleet.VMNUMANode {
 		return []fleet.VMNUMANode{{CPUs: "0-1", MemoryMiB: first}, {CPUs: "2-3", MemoryMiB: second}}
@@ -186,7 +186,7 @@ func TestHotUnplugOfAddedCPUsAndModulesTakesEffectNow(t *testing.T) {
 }
 
 // A change that waits for the next start is described with its reason, a pending unplug with its device.
-func TestPendingChangesAreDescribed(t *testing.T) {
+func TestPendingVMChangesAreDescribed(t *testing.T) {
 	t.Parallel()
 	vm := fleet.VM{Spec: fleet.VMSpec{CPUs: 2, MemoryMiB: 512}}
 	if got := vm.NextStartChanges(); got != nil {

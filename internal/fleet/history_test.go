@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestDayKeepsWorstSeverityPerQuarter(t *testing.T) {
+func TestDayHistoryKeepsWorstSeverityPerQuarterHour(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 7, 0, 0, time.UTC)
 	quarter := func(ago int) time.Time { return now.Truncate(fleet.Quarter).Add(-time.Duration(ago) * fleet.Quarter) }

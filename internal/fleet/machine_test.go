@@ -73,7 +73,7 @@ func TestMachineTypeRefusesUnsupportedDevices(t *testing.T) {
 
 // A gap can concern a single value of a device's field, so UsedFields lists each value once, at the first device that
 // has it.
-func TestUsedListsEachDeviceFieldValueOnce(t *testing.T) {
+func TestUsedFieldsListsEachDeviceFieldValueOnce(t *testing.T) {
 	t.Parallel()
 	spec := fleet.VMSpec{
 		Disks: []fleet.Disk{{}, {Bus: "scsi", Serial: "A"}, {Bus: "nvme", Serial: "B"}, {Bus: "scsi"}},

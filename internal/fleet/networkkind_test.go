@@ -66,7 +66,7 @@ func TestNetworkModesWithoutAddressesAreValidated(t *testing.T) {
 
 // A form without scripts sends the fields of all modes. OfMode drops the fields that the spec's mode does not have, and
 // the result is valid.
-func TestOfModeDropsFieldsOfOtherModes(t *testing.T) {
+func TestOfModeDropsFieldsOfOtherNetworkModes(t *testing.T) {
 	t.Parallel()
 	all := fleet.NetworkSpec{
 		IPv4: &fleet.Subnet{Gateway: "10.0.0.1/24"}, IPv6: &fleet.Subnet{Gateway: "fd00:5::1/64"}, DNS: true, Domain: "lab.example.org", Bridge: "qx-lab", MTU: 1400, Device: "eth1", VLAN: 7, VNI: 100,

@@ -10,7 +10,7 @@ import (
 
 // A faulty host may report any number of modules. Above MaxModules, ModulesToUnplug does not search, because the search
 // would take too long.
-func TestGivenBackRefusesMoreModulesThanMaximum(t *testing.T) {
+func TestModulesToUnplugRefusesTooManyModules(t *testing.T) {
 	t.Parallel()
 	few, many := make([]fleet.Module, fleet.MaxModules), make([]fleet.Module, 1000)
 	for i := range few {
@@ -28,7 +28,7 @@ func TestGivenBackRefusesMoreModulesThanMaximum(t *testing.T) {
 }
 
 // Many pending unplugs are summarized in one sentence.
-func TestStillHeldSummarizesManyPendingUnplugs(t *testing.T) {
+func TestPendingUnplugTextSummarizesManyUnplugs(t *testing.T) {
 	t.Parallel()
 	var s fleet.VMStatus
 	for i := range 200 {

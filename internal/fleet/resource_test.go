@@ -48,7 +48,7 @@ func TestResourceTypeTableIsConsistent(t *testing.T) {
 }
 
 // Each tree has a permission, and its root follows wake-up keys that exist.
-func TestTreeTableIsConsistent(t *testing.T) {
+func TestInventoryTreeTableIsConsistent(t *testing.T) {
 	t.Parallel()
 	for _, tree := range fleet.TreeViews {
 		if tree.Word == "" || tree.Icon == "" || tree.Right == "" || !strings.HasSuffix(tree.Empty, ".") {

@@ -20,7 +20,7 @@ func moment(t *testing.T, text string) time.Time {
 	return at
 }
 
-func TestScheduleNextAndMissedTimes(t *testing.T) {
+func TestScheduleComputesNextAndMissedTimes(t *testing.T) {
 	for _, c := range []struct {
 		times       fleet.SnapshotTimes
 		after, next string

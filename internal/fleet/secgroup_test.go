@@ -159,7 +159,7 @@ func randomGroup(r *rand.Rand, rules int) fleet.FlatGroup {
 
 // EvaluatePacket agrees with the naive evaluation: a packet passes if any group of the NIC allows it, the order of
 // groups does not matter, and an additional group never blocks a packet.
-func TestPassesMatchesNaiveEvaluation(t *testing.T) {
+func TestEvaluatePacketMatchesNaiveEvaluation(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	passed := 0

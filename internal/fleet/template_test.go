@@ -10,7 +10,7 @@ import (
 )
 
 // A template contains everything of a VM's spec except the VM's identity.
-func TestBareRemovesIdentityOfVM(t *testing.T) {
+func TestWithoutIdentityRemovesIdentityOfVM(t *testing.T) {
 	t.Parallel()
 	on, off := true, false
 	spec := fleet.VMSpec{

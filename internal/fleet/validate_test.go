@@ -115,7 +115,7 @@ func TestPoolSpecsAreValidated(t *testing.T) {
 }
 
 // A form without scripts sends the fields of all kinds of pools. OfKind keeps only the fields of the spec's kind.
-func TestOfKindDropsFieldsOfOtherKinds(t *testing.T) {
+func TestOfKindDropsFieldsOfOtherPoolKinds(t *testing.T) {
 	t.Parallel()
 	all := fleet.PoolSpec{Path: "/srv", Server: "s", Export: "/e", Volume: "v", Device: "/dev/d", Format: "xfs", Shared: true}
 	for kind, want := range map[fleet.PoolKind]fleet.PoolSpec{

@@ -10,7 +10,7 @@ import (
 
 // A guest that ends together with its libvirtd leaves the chains of its network filter. They would drop the packets of
 // the next guest with the same NIC name. Stop must remove these chains, and keep the chains of existing NICs.
-func TestStopSweepsFiltersOfMissingNICs(t *testing.T) {
+func TestLabStopRemovesNetworkFiltersOfDeletedNICs(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, "filtered")
 	const missing, existing = "vnet64001", "vnet64002"

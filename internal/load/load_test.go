@@ -118,7 +118,7 @@ func (w writer) Write(b []byte) (int, error) {
 
 // A run creates the fleet that its options describe, the portal shows the states that the hosts reported, nothing
 // fails, and the run removes everything at the end.
-func TestRunCreatesFleetAndCleansUp(t *testing.T) {
+func TestLoadRunCreatesFleetAndCleansUp(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	f, err := Run(t.Context(), p.options(t))
@@ -167,7 +167,7 @@ func TestRunCreatesFleetAndCleansUp(t *testing.T) {
 }
 
 // A cancelled run removes everything that it created.
-func TestCanceledRunCleansUp(t *testing.T) {
+func TestCanceledLoadRunCleansUp(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	ctx, cancel := context.WithCancel(t.Context())

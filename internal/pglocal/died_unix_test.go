@@ -64,7 +64,7 @@ func diesAndComesBack(t *testing.T, s *Server) {
 	}
 }
 
-func TestDeadServerRestarted(t *testing.T) {
+func TestDeadPostgresRestarted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	helper, pid := startHelper(t, dir, false)

@@ -53,7 +53,7 @@ func TestServerDiesWithParent(t *testing.T) {
 	}
 }
 
-func TestDirectoryHasOneOwner(t *testing.T) {
+func TestDataDirectoryHasOneOwner(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	helper, pid := startHelper(t, dir, false)

@@ -130,7 +130,7 @@ func waitClose(t *testing.T, ws *websocket.Conn) *websocket.CloseError {
 	return closeErr
 }
 
-func TestEitherSideConnectsFirst(t *testing.T) {
+func TestEitherRelaySideMayConnectFirst(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][2]string{{"asker", "answerer"}, {"answerer", "asker"}} {
 		p := newPortal(t, t.Context())
@@ -223,7 +223,7 @@ func TestCloseCodeAndReasonForwarded(t *testing.T) {
 	}
 }
 
-func TestDisconnectEndsOtherSide(t *testing.T) {
+func TestDisconnectOfOneSideEndsOtherSide(t *testing.T) {
 	t.Parallel()
 	for sides, want := range map[[2]string]string{
 		{"asker", "answerer"}: "The asker left.", {"answerer", "asker"}: "The answerer left.",

@@ -47,7 +47,7 @@ func TestTicketAdmitsOnlyItsParties(t *testing.T) {
 }
 
 // An end is not connected with the waiting end if their tickets differ because the VM has moved to another host.
-func TestEndsWithDifferentTicketsDoNotMeet(t *testing.T) {
+func TestRelayEndsWithDifferentTicketsNotConnected(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
 	asker := p.dial(t, "asker", "c")

@@ -45,7 +45,7 @@ var notInXML = map[string]string{
 	"disks.shareable": "a copy is no other VM's", "disks.encryption": "its passphrase is the host's",
 }
 
-func TestEveryVMSettingIsRead(t *testing.T) {
+func TestEveryVMSettingIsReadFromXML(t *testing.T) {
 	t.Parallel()
 	taken := map[string]bool{}
 	for _, text := range allSettings {
@@ -79,7 +79,7 @@ func TestEveryVMSettingIsRead(t *testing.T) {
 	}
 }
 
-func TestSettingsKeepTheirValues(t *testing.T) {
+func TestXMLSettingsKeepTheirValues(t *testing.T) {
 	t.Parallel()
 	r, err := vmxml.Read(allSettings[0])
 	if err != nil {
@@ -133,7 +133,7 @@ func TestSettingsKeepTheirValues(t *testing.T) {
 }
 
 // A boot order of device kinds becomes a boot order of devices if it differs from the default.
-func TestBootOrderOfKindsConverted(t *testing.T) {
+func TestBootOrderOfDeviceKindsConverted(t *testing.T) {
 	t.Parallel()
 	devices := `<disk type='file'><source file='/a'/><target dev='vda'/></disk><disk type='file'><source file='/b'/><target dev='vdb'/></disk><disk device='cdrom'><target dev='sda'/></disk>
 <interface type='network'><source network='a'/></interface>`

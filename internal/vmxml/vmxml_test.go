@@ -58,7 +58,7 @@ const web = `<?xml version='1.0' encoding='UTF-8'?>
 </domain>
 `
 
-func TestDefinitionBecomesSpec(t *testing.T) {
+func TestDomainXMLConvertedToSpec(t *testing.T) {
 	t.Parallel()
 	r, err := vmxml.Read(web)
 	if err != nil {
@@ -133,7 +133,7 @@ func with(more, devices string) string {
 }
 
 // Each line that reaches outside the VM causes a note and changes nothing in the spec.
-func TestHostAccessIsRefused(t *testing.T) {
+func TestHostAccessInXMLIsRefused(t *testing.T) {
 	t.Parallel()
 	plain, err := vmxml.Read(with("", ""))
 	if err != nil {
@@ -274,7 +274,7 @@ func attributes(n int) string {
 }
 
 // Unknown values are dropped with a note, and the fields keep their defaults.
-func TestUnknownValuesDropped(t *testing.T) {
+func TestUnknownXMLValuesDroppedWithNote(t *testing.T) {
 	t.Parallel()
 	r, err := vmxml.Read(with("<cpu mode='host-passthrough'/><idmap/>", `<video><model type='cirrus'/></video><sound model='sb16'/><watchdog model='diag288'/><graphics type='sdl'/><floppy/>`))
 	if err != nil {

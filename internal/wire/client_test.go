@@ -99,7 +99,7 @@ func (a authority) client(url string) *wire.Client {
 	return c
 }
 
-func TestEachCallCarriesSessionAndCertificate(t *testing.T) {
+func TestEachCallSendsSessionAndCertificate(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	var session string
@@ -139,7 +139,7 @@ func TestEachCallCarriesSessionAndCertificate(t *testing.T) {
 	}
 }
 
-func TestRefusalHasStatusAndDetail(t *testing.T) {
+func TestPortalRefusalHasStatusAndDetail(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	srv := a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {

@@ -75,7 +75,7 @@ func checkFits[T any](t *testing.T) {
 	checkTexts(t, m)
 }
 
-func TestFitBoundsEveryField(t *testing.T) {
+func TestBoundsEnforcedOnEveryMessageField(t *testing.T) {
 	t.Parallel()
 	checkFits[wire.JoinRequest](t)
 	checkFits[wire.RenewRequest](t)
@@ -86,7 +86,7 @@ func TestFitBoundsEveryField(t *testing.T) {
 	checkFits[wire.Finish](t)
 }
 
-func TestFitRefusesInvalidValues(t *testing.T) {
+func TestMessageWithInvalidValueRefused(t *testing.T) {
 	t.Parallel()
 	id := func() fleet.VMID { return fleet.NewID[fleet.VMID]() }
 	for field, s := range map[string]wire.State{
@@ -123,7 +123,7 @@ func checkRefused(t *testing.T, field string, err error) {
 	}
 }
 
-func TestFitKeepsValidValues(t *testing.T) {
+func TestValidMessageUnchangedByBounds(t *testing.T) {
 	t.Parallel()
 	id := fleet.NewID[fleet.VMID]()
 	status := fleet.VMStatus{

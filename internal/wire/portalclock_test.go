@@ -7,7 +7,7 @@ import (
 )
 
 // A stamp's time is never after the portal's current time, however long answers are delayed.
-func TestStampNeverAheadOfPortal(t *testing.T) {
+func TestReportStampNeverAheadOfPortalClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var s portalClock

@@ -65,7 +65,7 @@ func (l *oneConn) Accept() (net.Conn, error) {
 func (l *oneConn) Close() error   { close(l.conns); return nil }
 func (l *oneConn) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-func TestStreamJoinsMessages(t *testing.T) {
+func TestStreamJoinsWebsocketMessages(t *testing.T) {
 	withStream(t, func(t *testing.T, s *wire.Stream, portal *websocket.Conn) {
 		go func() {
 			for _, piece := range []string{"RFB ", "", "003.008", "\n"} {
@@ -79,7 +79,7 @@ func TestStreamJoinsMessages(t *testing.T) {
 	})
 }
 
-func TestStreamCutOffIsNotEOF(t *testing.T) {
+func TestInterruptedStreamIsNotEOF(t *testing.T) {
 	withStream(t, func(t *testing.T, s *wire.Stream, portal *websocket.Conn) {
 		go func() {
 			portal.WriteMessage(websocket.BinaryMessage, []byte("half"))

@@ -27,7 +27,7 @@ func newTestClient(t *testing.T, status int, body string) *Client {
 	return c
 }
 
-func TestRefusalHasDetailAndFields(t *testing.T) {
+func TestAPIRefusalHasDetailAndFields(t *testing.T) {
 	t.Parallel()
 	c := newTestClient(t, 422, `{"detail":"2 fields need a correction.","errors":[{"location":"spec.cpus","message":"Give 1."},{"location":"name","message":"Give a name."}]}`)
 	_, err := c.VM(t.Context(), "x")

@@ -10,7 +10,7 @@ import (
 
 // Results from several processes appear in the order of the goals. If a goal has several results, the last one appears;
 // goals without a result are listed, too.
-func TestTableListsEveryGoal(t *testing.T) {
+func TestGoalTableListsEveryGoal(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "rows")
 	t.Setenv(RowsVar, name)
 	CSV.Record(t, true, "90,000", "COPY 300,000", 0.3)

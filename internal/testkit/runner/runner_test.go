@@ -97,7 +97,7 @@ func names(all []outcome) (out []string) {
 	return out
 }
 
-func TestRepeatedFailureIsFlakyIfItPassed(t *testing.T) {
+func TestFailureThatPassesWhenRepeatedIsFlaky(t *testing.T) {
 	t.Parallel()
 	all, err := outcomes(strings.NewReader(sampleEvents + samplePassed))
 	if err != nil {
@@ -119,7 +119,7 @@ func TestRepeatedFailureIsFlakyIfItPassed(t *testing.T) {
 	}
 }
 
-func TestLedgerRowAppended(t *testing.T) {
+func TestFlakyTestRowAppended(t *testing.T) {
 	t.Parallel()
 	all, err := outcomes(strings.NewReader(sampleEvents + samplePassed))
 	if err != nil {
