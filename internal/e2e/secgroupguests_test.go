@@ -86,7 +86,7 @@ func (g agentGuest) fetches(ctx context.Context, from agentGuest, ports ...int) 
 
 // TestSecurityGroupBlocksPortBetweenGuests checks the rules of a security group between two running guests on one
 // network of a real host. Removing a rule must block its port and no other port. A new rule must open the port again
-// for the members of a group, as long as they are members. The portal's rule test must agree with the actual traffic.
+// for the members of a group, while they are members. The portal's rule test must agree with the actual traffic.
 func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	t.Parallel()
 	// The hosts are in networks of their own, apart from other tests' hosts: whenever libvirt writes firewall rules, it

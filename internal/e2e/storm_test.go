@@ -192,7 +192,7 @@ func (s *storm) keepFaultUntilShown(h *stormHost, begun time.Time) {
 	})
 }
 
-// blindHost injects a fault because of which the portal gets no reports on a host's guests.
+// blindHost injects a fault that keeps reports on a host's guests from the portal.
 func (s *storm) blindHost(h *stormHost, d time.Duration, begin, end func()) {
 	begin()
 	begun := time.Now()

@@ -143,7 +143,7 @@ func TestHotPlugWithinMaximumTakesEffectNow(t *testing.T) {
 	}
 }
 
-// Hot-unplug is limited to vCPUs and memory added since the guest's start, and depends on the accelerator (KVM or emulation).
+// Hot-unplug is limited to vCPUs and memory added since the guest's start, and depends on the accelerator.
 func TestHotUnplugOfAddedCPUsAndMemoryTakesEffectNow(t *testing.T) {
 	t.Parallel()
 	two := func(first, second int) []fleet.VMNUMANode {

@@ -16,8 +16,8 @@ const (
 	// MaxSnapshots is the maximum number of snapshots of a VM. A deleted snapshot counts while other snapshots depend
 	// on it.
 	MaxSnapshots = 32
-	// DeepChain is the lowest length of a disk's backing chain that pages warn about, because each read may search all files
-	// of the chain.
+	// DeepChain is the lowest length of a disk's backing chain that pages warn about, because each read may search
+	// all files of the chain.
 	DeepChain = 8
 
 	maxSnapshotName        = 80   // bytes

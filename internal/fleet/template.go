@@ -287,8 +287,8 @@ func (v VMView) NeedsTemporarySnapshot() bool {
 	return len(v.Spec.Disks) > 0 && (on || v.WhySnapshotsBlock() != "")
 }
 
-// whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can be copied. The argument is the subject of the
-// phrase "… of it can be created".
+// whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can be copied. The argument is the subject
+// of the phrase "… of it can be created".
 func (v VMView) whyNotCopyable(what string) string {
 	if v.Phase == PhaseDeleting {
 		return "The VM is being deleted."
