@@ -288,7 +288,7 @@ func (p *tab) unfold() {
 	}
 }
 
-// openRows opens the sections of the first row of a list in the form. list is the prefix of their element IDs.
+// openRows opens the sections of the first row in a list of the form. list is the prefix of these sections' element IDs.
 func (p *tab) openRows(list string) {
 	p.Helper()
 	for _, s := range []fleet.Section{fleet.SectionLimits, fleet.SectionDevice} {
