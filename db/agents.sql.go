@@ -53,9 +53,9 @@ type BeginReportRow struct {
 	Sighted bool
 }
 
-// Accepts only a report newer than the last one, with a number of the session. look_age is the time since the last
-// successful inventory; NULL if there was none. sighted is set if the hypervisor is reachable again. The end of an
-// offline period is recorded.
+// Accepts a report only if its number belongs to the agent's session and is higher than the last report's number.
+// look_age is the time since the last successful inventory; NULL if there was none. sighted is set if the hypervisor is
+// reachable again. The end of an offline period is recorded.
 func (q *Queries) BeginReport(ctx context.Context, arg BeginReportParams) (BeginReportRow, error) {
 	row := q.db.QueryRow(ctx, beginReport,
 		arg.Connected,
@@ -154,9 +154,9 @@ type HeartbeatsRow struct {
 	Now     time.Time
 }
 
-// Stores heartbeats of many hosts. A host without a row in the result has another session. Rows are locked in one order
-// to avoid deadlocks between batches. A heartbeat counts from the time it was sent; its inventory time counts only if
-// its digest equals the stored one. The end of an offline period is recorded.
+// Stores heartbeats of many hosts. A host without a row in the result has another agent session. Rows are locked in one
+// order to avoid deadlocks between batches. A heartbeat counts from the time it was sent; its inventory time counts
+// only if its digest equals the stored one. The end of an offline period is recorded.
 func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]HeartbeatsRow, error) {
 	rows, err := q.db.Query(ctx, heartbeats,
 		arg.HostIds,
@@ -271,8 +271,8 @@ type NumberAnewParams struct {
 	Base   int64
 }
 
-// Resets report numbers that are beyond the start of the new session, as after a restore from a backup. Otherwise the
-// session's reports would be rejected.
+// Resets report numbers that are beyond the start of the agent's new session, as after a restore from a backup.
+// Otherwise the session's reports would be rejected.
 func (q *Queries) NumberAnew(ctx context.Context, arg NumberAnewParams) error {
 	_, err := q.db.Exec(ctx, numberAnew, arg.HostID, arg.Base)
 	return err
@@ -383,7 +383,7 @@ type ReportMetersParams struct {
 	SendBytes    []int64
 }
 
-// Stores the readings of running VMs: one row per host, with parallel arrays. The row also keeps the previous CPU
+// Stores the meter values of running VMs: one row per host, with parallel arrays. The row also keeps the previous CPU
 // times, so that queries can compute the load since then.
 func (q *Queries) ReportMeters(ctx context.Context, arg ReportMetersParams) error {
 	_, err := q.db.Exec(ctx, reportMeters,

@@ -73,7 +73,7 @@ type CheckForWorkRow struct {
 	Waits  bool
 }
 
-// Whether the session is the host's current one, and whether jobs may be queued for the host.
+// Whether the agent session is the host's current one, and whether jobs may be queued for the host.
 func (q *Queries) CheckForWork(ctx context.Context, arg CheckForWorkParams) (CheckForWorkRow, error) {
 	row := q.db.QueryRow(ctx, checkForWork, arg.HostID, arg.Session)
 	var i CheckForWorkRow
@@ -136,9 +136,10 @@ type ClaimJobsRow struct {
 }
 
 // Claims jobs for many hosts: one per subject, oldest first. Jobs without a task (consoles) never wait for others. A
-// claim raises the epoch above any that the host has seen. session identifies the claimant; work describes the job's
-// subject. If there are jobs, the session is locked first, so that a hello sees the claimed jobs and an ended session
-// claims none. Subqueries check for earlier jobs of a subject, because the planner made a join read all running jobs.
+// claim raises the epoch above any that the host has seen. session identifies the agent session that claims; work
+// describes the job's subject. If there are jobs, the session is locked first, so that a hello sees the claimed jobs
+// and an ended session claims none. Subqueries check for earlier jobs of a subject, because the planner made a join
+// read all running jobs.
 func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := q.db.Query(ctx, claimJobs,
 		arg.Lease,
@@ -312,7 +313,8 @@ const lockPools = `-- name: LockPools :exec
 SELECT id FROM pools WHERE id = ANY ($1::text[]) ORDER BY id FOR SHARE
 `
 
-// Locks the pools while a VM is created on them, so that they stay assigned: a release locks the pool first.
+// Locks the pools while a VM is created on them, so that the pools stay assigned to the host: a release locks the pool
+// first.
 func (q *Queries) LockPools(ctx context.Context, ids []string) error {
 	_, err := q.db.Exec(ctx, lockPools, ids)
 	return err
@@ -358,8 +360,8 @@ type LockResultsRow struct {
 }
 
 // Locks all rows that results need, in the common order: host sessions, subjects, jobs. A result without a row has no
-// such job or an ended session. session and number identify the session whose result is valid; generation is the VM's,
-// or 0 without a VM.
+// such job or an ended agent session. session and number identify the agent session whose result is valid; generation
+// is the VM's, or 0 without a VM.
 func (q *Queries) LockResults(ctx context.Context, arg LockResultsParams) ([]LockResultsRow, error) {
 	rows, err := q.db.Query(ctx, lockResults, arg.Ids, arg.Hosts, arg.Sessions)
 	if err != nil {
@@ -544,7 +546,7 @@ SELECT EXISTS (SELECT 1 FROM jobs j JOIN jobs n ON n.subject = j.subject AND n.h
     WHERE j.id = $1 AND (n.kind = j.kind OR n.kind = 'vm.delete' OR ordered_power(n.kind) IS NOT NULL AND ordered_power(j.kind) IS NOT NULL))
 `
 
-// Whether a newer job of the same kind, a deletion, or a job for another power state is queued.
+// Whether a newer job of the same kind, a deletion, or a job for another power state is queued for the job's subject.
 func (q *Queries) Overtaken(ctx context.Context, id fleet.JobID) (bool, error) {
 	row := q.db.QueryRow(ctx, overtaken, id)
 	var exists bool
@@ -712,7 +714,7 @@ type SettleAssignmentsParams struct {
 	Statuses    []string
 }
 
-// As SettleVMs, for assignments. A null status means that the host did not observe one.
+// Works like SettleVMs, for assignments. A null status means that the host did not observe one.
 func (q *Queries) SettleAssignments(ctx context.Context, arg SettleAssignmentsParams) error {
 	_, err := q.db.Exec(ctx, settleAssignments,
 		arg.Nouns,

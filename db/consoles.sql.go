@@ -62,8 +62,8 @@ type AwaitedConsoleRow struct {
 	OfHost    string
 }
 
-// Whether the session is the host's current one, and the user of a console whose browser connected within the last 30
-// seconds; empty values without such a console.
+// Whether the agent session is the host's current one, and the user of a console whose browser connected within the
+// last 30 seconds; empty values without such a console.
 func (q *Queries) AwaitedConsole(ctx context.Context, arg AwaitedConsoleParams) (AwaitedConsoleRow, error) {
 	row := q.db.QueryRow(ctx, awaitedConsole, arg.HostID, arg.Session, arg.ConsoleID)
 	var i AwaitedConsoleRow

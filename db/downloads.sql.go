@@ -21,7 +21,7 @@ type AbandonRelayParams struct {
 	UserID fleet.UserID
 }
 
-// The user no longer waits: a queued job is cancelled; a running job ends when its connection breaks.
+// Ends a download whose user no longer waits: a queued job is cancelled; a running job ends when its connection breaks.
 func (q *Queries) AbandonRelay(ctx context.Context, arg AbandonRelayParams) error {
 	_, err := q.db.Exec(ctx, abandonRelay, arg.PairID, arg.UserID)
 	return err

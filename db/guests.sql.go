@@ -164,7 +164,7 @@ type ReportGuestsParams struct {
 	Readings []string
 }
 
-// Stores readings of guest agents. Only readings from a VM's own host count.
+// Stores what guest agents reported. Reports from hosts other than the VM's own are ignored.
 func (q *Queries) ReportGuests(ctx context.Context, arg ReportGuestsParams) error {
 	_, err := q.db.Exec(ctx, reportGuests,
 		arg.HostIds,

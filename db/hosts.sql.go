@@ -95,7 +95,7 @@ type CandidatesRow struct {
 	Pools       []byte
 }
 
-// The data that placement needs, of one host, or of all hosts if @host is empty.
+// The data that placement needs about one host, or about all hosts if @host is empty.
 func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]CandidatesRow, error) {
 	rows, err := q.db.Query(ctx, candidates, arg.Model, arg.Pools, arg.Host)
 	if err != nil {

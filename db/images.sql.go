@@ -619,7 +619,8 @@ const versionsThere = `-- name: VersionsThere :many
 SELECT id FROM image_versions WHERE id = ANY ($1::text[])
 `
 
-// The versions among these that exist. It must follow LockImages, because a deletion locks the image first.
+// The image versions among these IDs that exist. The query must follow LockImages, because a deletion locks the image
+// first.
 func (q *Queries) VersionsThere(ctx context.Context, ids []string) ([]fleet.ImageVersionID, error) {
 	rows, err := q.db.Query(ctx, versionsThere, ids)
 	if err != nil {
@@ -654,7 +655,7 @@ type WorkOnVolumesRow struct {
 	Source  string
 }
 
-// As VolumesAtWork, for several pools.
+// Works like VolumesAtWork, for several pools.
 func (q *Queries) WorkOnVolumes(ctx context.Context, pools []string) ([]WorkOnVolumesRow, error) {
 	rows, err := q.db.Query(ctx, workOnVolumes, pools)
 	if err != nil {

@@ -108,9 +108,10 @@ type JoinQueueParams struct {
 	UserID      *fleet.UserID
 }
 
-// QueueJob for the other cases, and for a subtask without a job; returns the task. A queued job with the same subject
-// and kind takes the newer generation and arguments. The request then joins that job's task, except that a subtask
-// takes over the job. Queued retries of the subject run at once, so that they do not block the newer job.
+// Queues a job, or joins a queued one, in the cases that QueueJob leaves out and for a subtask without a job. Returns
+// the task. A queued job with the same subject and kind takes the newer generation and arguments. The request then
+// joins that job's task, except that a subtask takes over the job. Queued retries of the subject run at once, so that
+// they do not block the newer job.
 func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (string, error) {
 	row := q.db.QueryRow(ctx, joinQueue,
 		arg.Subject,

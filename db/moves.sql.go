@@ -172,7 +172,7 @@ type StopTaskWorkParams struct {
 	Kinds  []string
 }
 
-// Makes hosts undo the started jobs of a task: see fleet.Kind.Stoppable.
+// Makes hosts undo the started jobs of a task: see fleet.JobKindInfo.Stoppable.
 func (q *Queries) StopTaskWork(ctx context.Context, arg StopTaskWorkParams) (int64, error) {
 	result, err := q.db.Exec(ctx, stopTaskWork, arg.Error, arg.TaskID, arg.Kinds)
 	if err != nil {

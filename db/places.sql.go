@@ -56,7 +56,8 @@ INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven)
 SELECT v.id, v.host_id, v.status->>'power', v.observed_generation, true FROM vms v WHERE v.id = $1
 `
 
-// Stores the old host's domain as a discovered VM and as a sighting, as that host's next report would.
+// Stores the old host's domain as a discovered VM and as another host's report on the VM, as that host's next report
+// would.
 func (q *Queries) KeepAsDiscovered(ctx context.Context, vmID fleet.VMID) error {
 	_, err := q.db.Exec(ctx, keepAsDiscovered, vmID)
 	return err
@@ -155,9 +156,9 @@ type PlacesToSettleRow struct {
 	Gone   bool
 }
 
-// VMs that another host runs, proven by their mark, after both hosts have reported again. gone is set if the VM's own
-// host no longer runs it; otherwise both hosts run it. VMs that their own host is starting are omitted. An empty @vm_id
-// selects all VMs.
+// VMs that another host reports as running with the right ownership mark, after both hosts have reported again. gone is
+// set if the VM's own host no longer runs it; otherwise both hosts run it. VMs that their own host is starting are
+// omitted. An empty @vm_id selects all VMs.
 func (q *Queries) PlacesToSettle(ctx context.Context, arg PlacesToSettleParams) ([]PlacesToSettleRow, error) {
 	rows, err := q.db.Query(ctx, placesToSettle, arg.VMID, arg.Fresh)
 	if err != nil {
@@ -236,7 +237,7 @@ type SightVMsParams struct {
 	Seen   []byte
 }
 
-// A person's decision about a running domain ends when the domain stops.
+// A user's decision that a domain running on another host is not the VM ends when the domain stops.
 func (q *Queries) SightVMs(ctx context.Context, arg SightVMsParams) error {
 	_, err := q.db.Exec(ctx, sightVMs, arg.HostID, arg.Seen)
 	return err
@@ -251,7 +252,7 @@ type SightingsSeenRow struct {
 	LookedAt *time.Time
 }
 
-// The times of the last inventories of the hosts with a sighting of the VM.
+// The other hosts that report a domain with the VM's ID, with the times of their last inventories.
 func (q *Queries) SightingsSeen(ctx context.Context, vmID fleet.VMID) ([]SightingsSeenRow, error) {
 	rows, err := q.db.Query(ctx, sightingsSeen, vmID)
 	if err != nil {
@@ -293,8 +294,9 @@ type StrangeDomainsRow struct {
 	Mark   string
 }
 
-// The domains of a host that are not its own VMs, and the domains of its VMs without the right mark. proof is computed
-// from the domain's mark. known: another host's VM has this ID; proven: and the mark is right.
+// The domains of a host that are not its own VMs, and the domains of its own VMs without the right ownership mark.
+// proof is computed from the mark in the domain's metadata. known: the ID is that of another host's VM; proven: the
+// mark is right, too.
 func (q *Queries) StrangeDomains(ctx context.Context, arg StrangeDomainsParams) ([]StrangeDomainsRow, error) {
 	rows, err := q.db.Query(ctx, strangeDomains, arg.HostID, arg.Domains)
 	if err != nil {

@@ -79,7 +79,7 @@ type AnswerPlanParams struct {
 	HostID  fleet.HostID
 }
 
-// Only the host's first answer is stored. Pages of the VM are woken.
+// Stores the host's first answer to a plan; later answers are ignored. Pages of the VM are notified.
 func (q *Queries) AnswerPlan(ctx context.Context, arg AnswerPlanParams) error {
 	_, err := q.db.Exec(ctx, answerPlan,
 		arg.Drawing,

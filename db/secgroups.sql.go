@@ -55,7 +55,7 @@ type ChangeSecurityGroupParams struct {
 	ID   fleet.SecurityGroupID
 }
 
-// Only changed rules raise the revision, which hosts apply.
+// Raises the revision, which hosts apply, only if the rules have changed.
 func (q *Queries) ChangeSecurityGroup(ctx context.Context, arg ChangeSecurityGroupParams) (SecurityGroup, error) {
 	row := q.db.QueryRow(ctx, changeSecurityGroup, arg.Name, arg.Spec, arg.ID)
 	var i SecurityGroup
@@ -817,7 +817,8 @@ type SecurityGroupsFailedRow struct {
 	Words    string
 }
 
-// Groups that hosts failed to apply or that were changed there, of these projects or of all, with one host's error.
+// Groups of these projects, or of all projects, that hosts failed to apply or that were changed on hosts, with one
+// host's error.
 func (q *Queries) SecurityGroupsFailed(ctx context.Context, arg SecurityGroupsFailedParams) ([]SecurityGroupsFailedRow, error) {
 	rows, err := q.db.Query(ctx, securityGroupsFailed, arg.AllProjects, arg.Projects)
 	if err != nil {

@@ -23,8 +23,8 @@ type NoteSignInParams struct {
 	PasswordHash string
 }
 
-// Returns the start time of the session. The row lock orders a sign-in against a password change, so that no session
-// with the old password starts later. Returns no row if the account has changed since it was read.
+// Returns the start time of the user's session. The row lock orders a sign-in against a password change, so that no
+// session with the old password starts later. Returns no row if the account has changed since it was read.
 func (q *Queries) NoteSignIn(ctx context.Context, arg NoteSignInParams) (*time.Time, error) {
 	row := q.db.QueryRow(ctx, noteSignIn, arg.ID, arg.PasswordHash)
 	var last_seen_at *time.Time
@@ -54,8 +54,8 @@ type UserOfSessionRow struct {
 	Projects   []byte
 }
 
-// The user of a session that began at signed_in_at; no row if the session has ended. The visit is recorded at most once
-// a minute.
+// The user of a browser session that began at signed_in_at; no row if the session has ended. The visit is recorded at
+// most once a minute.
 func (q *Queries) UserOfSession(ctx context.Context, arg UserOfSessionParams) (UserOfSessionRow, error) {
 	row := q.db.QueryRow(ctx, userOfSession, arg.ID, arg.SignedInAt)
 	var i UserOfSessionRow

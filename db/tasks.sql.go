@@ -190,7 +190,7 @@ type GetTaskRow struct {
 	HostName string
 }
 
-// With own, a user's tasks over several projects and their subtasks are visible too.
+// With own, the user's own tasks that span several projects, and their subtasks, are visible too.
 func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, error) {
 	row := q.db.QueryRow(ctx, getTask,
 		arg.ID,
@@ -365,7 +365,7 @@ type PendingTasksRow struct {
 	Address     string
 }
 
-// Concurrent portals get different tasks.
+// Concurrent portals get different pending subtasks.
 func (q *Queries) PendingTasks(ctx context.Context) ([]PendingTasksRow, error) {
 	rows, err := q.db.Query(ctx, pendingTasks)
 	if err != nil {

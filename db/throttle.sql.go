@@ -94,7 +94,7 @@ type KnownBrowserParams struct {
 	Hash []byte
 }
 
-// The browser that presents this secret, if the named account knows it.
+// The browser that presents this secret, if it is a known browser of the named account.
 func (q *Queries) KnownBrowser(ctx context.Context, arg KnownBrowserParams) (string, error) {
 	row := q.db.QueryRow(ctx, knownBrowser, arg.Name, arg.Hash)
 	var id string

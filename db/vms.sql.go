@@ -291,7 +291,7 @@ const tryMAC = `-- name: TryMAC :one
 SELECT pg_try_advisory_xact_lock(hashtextextended('mac ' || $1::text, 0))::boolean
 `
 
-// As LockMACs without waiting, for a caller that can choose another address.
+// Works like LockMACs without waiting, for a caller that can choose another address.
 func (q *Queries) TryMAC(ctx context.Context, mac string) (bool, error) {
 	row := q.db.QueryRow(ctx, tryMAC, mac)
 	var column_1 bool
@@ -353,7 +353,7 @@ type VMMeterRow struct {
 	CpuPercent   float64
 }
 
-// The latest reading of the VM. cpu_percent is negative after a restart of the VM or without an earlier reading.
+// The latest meter values of the VM. cpu_percent is negative after a restart of the VM or without earlier values.
 func (q *Queries) VMMeter(ctx context.Context, vmID fleet.VMID) (VMMeterRow, error) {
 	row := q.db.QueryRow(ctx, vMMeter, vmID)
 	var i VMMeterRow

@@ -107,7 +107,7 @@ type DomainsOnRow struct {
 	Name string
 }
 
-// As DomainsNamed, without VMs that are reported as off.
+// Works like DomainsNamed, without VMs that are reported as off.
 func (q *Queries) DomainsOn(ctx context.Context, ids []string) ([]DomainsOnRow, error) {
 	rows, err := q.db.Query(ctx, domainsOn, ids)
 	if err != nil {
@@ -206,7 +206,7 @@ type VolumeNameInUseParams struct {
 	Volume string
 }
 
-// As VolumeNameReserved, limited to one host's files in a local pool.
+// Works like VolumeNameReserved, limited to one host's files in a local pool.
 func (q *Queries) VolumeNameInUse(ctx context.Context, arg VolumeNameInUseParams) (bool, error) {
 	row := q.db.QueryRow(ctx, volumeNameInUse, arg.PoolID, arg.Host, arg.Volume)
 	var taken bool
@@ -391,7 +391,7 @@ type VolumesNamedRow struct {
 	Found  []byte
 }
 
-// The named volumes as reported by hosts with the pool active.
+// The volumes, given by pool and name, as reported by hosts with the pool active.
 func (q *Queries) VolumesNamed(ctx context.Context, arg VolumesNamedParams) ([]VolumesNamedRow, error) {
 	rows, err := q.db.Query(ctx, volumesNamed, arg.Pools, arg.Volumes)
 	if err != nil {

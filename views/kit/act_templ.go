@@ -8,7 +8,7 @@ package kit
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// Acts are the items of a menu.
+// Acts are the items of a menu, one for each action.
 func Acts(acts []Act) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -112,7 +112,7 @@ func submenu(a Act) templ.Component {
 	})
 }
 
-// ActButton renders an act as a button of its own; id must be unique on the page.
+// ActButton renders an action as a separate button; id must be unique on the page.
 func ActButton(id, class string, a Act) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -370,7 +370,7 @@ func face(a Act) templ.Component {
 	})
 }
 
-// ActMenu is a button that opens a menu of acts.
+// ActMenu is a button that opens a menu of actions.
 func ActMenu(acts []Act) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -579,8 +579,8 @@ func Disabled(id, class, word, why string) templ.Component {
 	})
 }
 
-// disabledItem is a disabled menu item with its reason. below: the next item shows the same reason, so here only screen
-// readers get it.
+// disabledItem is a disabled menu item with its reason. If below is true, the next item shows the same reason, so
+// this item shows it to screen readers only.
 func disabledItem(a Act, below bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -83,7 +83,7 @@ func viewsMenu(l *List) templ.Component {
 	})
 }
 
-// SavedViews is the menu's content as a page of its own.
+// SavedViews is the content of the saved views menu as a separate page.
 func SavedViews(p SavedViewsPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Age is how long ago an event was; scripts keep it current.
+// Age is how long ago an event was; scripts update the shown age.
 func Age(t *time.Time, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -891,7 +891,7 @@ func symbol(name string, x, y, size int) templ.Component {
 	})
 }
 
-// graphList is the graph as a list.
+// graphList is the graph as a list of nodes, each with its neighbours.
 func graphList(about string, g Graph) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

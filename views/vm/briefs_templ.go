@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Briefs is a table of VMs on another object's page. With hosts, it has a column for the host. Without VMs, the text
-// empty is shown.
+// Briefs is the table of VMs on the page of a host, pool or network. If hosts is true, the table has a column for the
+// host. Without VMs, the text empty is shown.
 func Briefs(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.Time, empty string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -448,7 +448,7 @@ func compareWith(name, value string) templ.Component {
 	})
 }
 
-// merge is the form after a concurrent edit: both people's changes side by side.
+// merge is the form after a concurrent edit: the changes of the two users side by side.
 func merge(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// driftCard lists the drift, field by field.
+// driftCard lists the VM's drift: the fields whose value on the host differs from the spec.
 func driftCard(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

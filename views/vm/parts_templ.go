@@ -159,7 +159,7 @@ func partFold(f Form, s formSection, class string) templ.Component {
 	})
 }
 
-// heading is the summary of a section's values, next to its title.
+// heading is the summary of a section's values, next to the section's title.
 func heading(section, now string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -510,7 +510,7 @@ func partField(f Form, v formField, when fleet.When) templ.Component {
 	})
 }
 
-// partRowsOf are the rows of a part that a VM can have several times.
+// partRowsOf are the form rows of a VM field that is a list.
 func partRowsOf(f Form, v formField, in kit.Field) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
